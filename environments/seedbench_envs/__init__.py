@@ -1,0 +1,14 @@
+"""The suites of SeedBench as Gymnasium environments, registered on import.
+
+>>> import gymnasium
+>>> env = gymnasium.make("seedbench_envs:seedbench/MiniALFWorld-v1")
+"""
+
+import gymnasium
+
+gymnasium.register(id="seedbench/ALFWorld-v1", entry_point="seedbench_envs.alfworld.env:ALFWorldEnv")
+gymnasium.register(
+    id="seedbench/MiniALFWorld-v1",
+    entry_point="seedbench_envs.alfworld.env:ALFWorldEnv",
+    kwargs={"edition": "mini"},
+)

@@ -1,0 +1,1 @@
+"""ALFWorld (text): native and reference engine, game store, Gymnasium environment."""

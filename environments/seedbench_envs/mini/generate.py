@@ -1,0 +1,159 @@
+"""The generator of the `mini-alfworld` games: the official file format, rooms and things of our own making.
+
+Rooms are drawn once for a seed and belong either to train and valid_seen or to valid_unseen. A game takes a
+room, draws a goal that it allows and puts things where they may be; it is kept if the solver wins it in a
+sensible number of steps. Equal seeds give equal bytes on every machine and Python version. Simplifications:
+nothing lies inside another thing, everything starts closed, switched off and as it is, and the room's rules
+(canContain) do not vary.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
+
+from seedbench_envs.alfworld.engine import Engine
+from seedbench_envs.alfworld.game import parse_game
+from seedbench_envs.alfworld.solve import solve
+from seedbench_envs.mini.household import OBJECTS, PHRASES, ROOM_KINDS, TREATMENTS, ObjectType
+from seedbench_envs.mini.problem import Goal, Thing, pddl_problem, task_sentence
+from seedbench_envs.mini.rooms import Dice, Room, furnish, new_id
+
+GENERATOR_VERSION = 1
+"""Raised whenever the bytes of any game change."""
+
+FAMILIES = tuple(PHRASES)
+"""The six task types, by their official names."""
+
+SPLITS = {"train": 100, "valid_seen": 20, "valid_unseen": 20}
+"""Split -> games of each family."""
+
+ROOMS_PER_KIND = 10
+TRAIN_ROOMS_PER_KIND = 7
+"""The first rooms of every kind are those of train and valid_seen, the others those of valid_unseen."""
+
+STEPS = range(3, 13)
+"""Lengths of walkthroughs."""
+
+_CROWDED = 5  # things in one receptacle
+_COPIES = 3  # things of one type, besides those that the goal is about
+
+
+def generate(seed: int = 0) -> Iterator[tuple[str, bytes]]:
+    """All games of a seed, as pairs of a task id `<split>/<folder>/<trial>` and the bytes of `game.tw-pddl`.
+
+    On the native engine every game is won by its walkthrough at its last step, and no two games are equal.
+    Families take turns, so that the beginning of a split is balanced too.
+    """
+    train: list[Room] = []
+    unseen: list[Room] = []
+    for kind in ROOM_KINDS:
+        for index in range(ROOMS_PER_KIND):
+            rooms = train if index < TRAIN_ROOMS_PER_KIND else unseen
+            rooms.append(furnish(seed, kind, kind.first_scene + index))
+    seen: set[str] = set()
+    number = 0
+    for split, count in SPLITS.items():
+        for index in range(count):
+            for family in FAMILIES:
+                rooms = unseen if split == "valid_unseen" else train
+                folder, content = _new_game(f"{seed}/{split}/{family}/{index}", family, rooms, seen)
+                yield f"{split}/{folder}/trial_mini_{number:06d}", content
+                number += 1
+
+
+def _new_game(label: str, family: str, rooms: Sequence[Room], seen: set[str]) -> tuple[str, bytes]:
+    """Folder name and bytes of a game that is not in `seen` (hashes; the new one is added)."""
+    for attempt in range(100):
+        dice = Dice(f"{label}/{attempt}")
+        room, options = dice.pick([(room, options) for room in rooms if (options := _goals(room, family))])
+        goal = dice.pick(dice.pick(options))
+        problem = pddl_problem(room, _things(dice, room, goal), goal)
+        content = _solved(problem, task_sentence(goal, dice.pick(PHRASES[family])))
+        digest = hashlib.sha256(content).hexdigest()
+        if content and digest not in seen:
+            seen.add(digest)
+            return f"{family}-{goal.object.name}-None-{goal.receptacle}-{room.scene}", content
+    raise RuntimeError(f"no game found for {label}")
+
+
+def _solved(problem: str, sentence: str) -> bytes:
+    """The game file with its walkthrough; empty where no plan of an accepted length wins."""
+    domain, grammar = _texts()
+    content = {"pddl_domain": domain, "grammar": grammar.replace("TASK", sentence), "pddl_problem": problem}
+    game = parse_game(json.dumps(content).encode())
+    plan = solve(game)
+    if plan is None or len(plan) not in STEPS:
+        return b""
+    engine = Engine(game)
+    for command in plan:
+        if engine.won or not engine.is_admissible(command):
+            return b""
+        engine.step(command)
+    return json.dumps({**content, "solvable": True, "walkthrough": plan}).encode() if engine.won else b""
+
+
+@cache
+def _texts() -> tuple[str, str]:
+    """Domain and grammar, which all games share."""
+    folder = Path(__file__).parent
+    domain, grammar = folder / "household.pddl", folder / "household.twl"
+    return domain.read_text(encoding="utf-8"), grammar.read_text(encoding="utf-8")
+
+
+def _goals(room: Room, family: str) -> list[list[Goal]]:
+    """The goals of a family that a room allows, grouped by object."""
+    ability, _, appliance = TREATMENTS.get(family, ("", "", ""))
+    if appliance and appliance not in room.types:
+        return []
+    goals = []
+    for kind in OBJECTS:
+        if room.kind.initial not in kind.rooms or (ability and ability not in kind.abilities):
+            continue
+        spoilt = (appliance, "GarbageCan") if ability else ()  # nobody washes what goes to the bin
+        targets = [name for name in room.types if name in kind.places and name not in spoilt]
+        if family == "look_at_obj_in_light":
+            targets = [lamp.type for lamp in room.lamps] if targets else []
+        elif not ability and len(targets) == 1:
+            targets = []  # the thing could start nowhere but at its target
+        if targets:
+            goals.append([Goal(family, kind, target) for target in targets])
+    return goals
+
+
+def _things(dice: Dice, room: Room, goal: Goal) -> list[Thing]:
+    """Ten to eighteen things in their places; fewer where a small room is full."""
+    taken = {piece.id for piece in room.receptacles} | {lamp.id for lamp in room.lamps}
+    things: list[Thing] = []
+
+    def place(kind: ObjectType, avoided: str = "") -> None:
+        free = [
+            piece
+            for piece in room.receptacles
+            if piece.type in kind.places
+            and piece.type != avoided
+            and sum(thing.place is piece for thing in things) < _CROWDED
+        ]
+        if free:
+            piece = dice.pick(free)
+            things.append(Thing(kind, new_id(dice, kind.name, piece.spot, taken)[0], piece))
+
+    # What only has to be moved must not be there already; what has to be treated may be.
+    avoided = "" if goal.family in TREATMENTS else goal.receptacle
+    for _ in range(dice.between(1, 2) + (1 if goal.family == "pick_two_obj_and_place" else 0)):
+        place(goal.object, avoided)
+    others = [kind for kind in OBJECTS if room.kind.initial in kind.rooms and kind is not goal.object]
+    for kind in others:
+        if kind.name == "Knife":  # something to slice with in every kitchen
+            place(kind)
+    wanted = dice.between(10, 18)
+    for _ in range(100):
+        if len(things) >= wanted:
+            break
+        kind = dice.pick(others)
+        if sum(thing.type is kind for thing in things) < _COPIES:
+            place(kind)
+    return things

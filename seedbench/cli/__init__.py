@@ -1,0 +1,69 @@
+"""The command line: one verb a file, each thin. Heavy libraries are imported when a verb runs, not for `--help`."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+
+import typer
+
+from seedbench import __version__
+from seedbench.cli import data, doctor, eval, models, panels, protocols, table, validate, view
+from seedbench.errors import SeedBenchError
+
+app = typer.Typer(
+    name="seedbench",
+    help="Fair evaluation of language-model agents: fixed panels, versioned protocols, intervals.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("eval")(eval.evaluate_command)
+app.command("table")(table.table_command)
+app.command("view")(view.view_command)
+app.command("validate")(validate.validate_command)
+app.command("doctor")(doctor.doctor_command)
+app.add_typer(data.app, name="data")
+app.add_typer(panels.app, name="panels")
+app.add_typer(protocols.app, name="protocols")
+app.add_typer(models.app, name="models")
+
+
+def _version(show: bool) -> None:
+    if show:
+        typer.echo(f"seedbench {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: bool = typer.Option(
+        False, "--version", help="Print the version and exit.", callback=_version, is_eager=True
+    ),
+) -> None:
+    """Fair evaluation of language-model agents: fixed panels, versioned protocols, intervals."""
+
+
+def main() -> None:
+    """Entry point: a user's mistake is one sentence on standard error and exit code 2, a failure exit code 1."""
+    try:
+        app()
+    except SeedBenchError as error:
+        typer.echo(f"error: {error}", err=True)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        typer.echo("interrupted; run the same command again to continue.", err=True)
+        sys.exit(130)
+    except BrokenPipeError:
+        # The reader went away (`| head`); keep the interpreter from flushing into the closed pipe.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS):
+            raise
+        place = f" '{error.filename}'" if error.filename else ""
+        typer.echo(f"error: cannot write{place}: {error.strerror}. Free space or choose another folder.", err=True)
+        sys.exit(1)

@@ -1,0 +1,37 @@
+"""`seedbench validate`: the oracle must win every task of every panel."""
+
+from __future__ import annotations
+
+import typer
+
+
+def validate_command(
+    suite: str = typer.Argument(help="Suite name, e.g. alfworld."),
+    engine: str = typer.Option("native", help="Environment engine: native or reference (slow)."),
+) -> None:
+    """Play every task of every panel with the oracle and report any that it does not win."""
+    from seedbench.errors import SeedBenchError
+    from seedbench.panels import read_panel, shipped
+    from seedbench.registry import get_suite
+    from seedbench.validate import unsolved
+
+    chosen = get_suite(suite)
+    lost = []
+    for name, file in shipped().items():
+        if name.startswith(f"{suite}/"):
+            panel = read_panel(file)
+            try:
+                held = chosen.content_hashes(panel)
+            except SeedBenchError as error:
+                typer.echo(f"{name}: not played: {error}")
+                lost.append(name)
+                continue
+            failures = unsolved(chosen, panel, held, engine)
+            typer.echo(f"{name}: the oracle wins {len(panel.tasks) - len(failures)} of {len(panel.tasks)}")
+            for task, reason in failures[:10]:
+                typer.echo(f"  {task}: {reason}")
+            lost += [task for task, _ in failures]
+    if lost:
+        raise SeedBenchError(
+            f"{len(lost)} tasks or panels of {suite} were not won by the oracle (the first: {lost[0]})."
+        )

@@ -1,0 +1,76 @@
+"""Policies: what answers prompts. One file a kind; `make_policy` turns a command line's word into one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from seedbench.errors import UsageError, unknown
+from seedbench.panels import Panel
+from seedbench.policies.base import Policy
+from seedbench.registry import get_suite
+from seedbench.store import store_root
+
+SCRIPTED = ("oracle", "random")
+
+
+@dataclass(frozen=True, slots=True)
+class ModelOptions:
+    """How a model is run. None of it may change an answer (batch size, device) but dtype, which is in the identity."""
+
+    batch_size: int = 16
+    device: str = "auto"
+    dtype: str = "auto"
+    adapter: str | None = None
+    concurrency: int = 16
+    timeout: float = 120.0
+    """Seconds that a server may take for one response."""
+
+
+def make_policy(spec: str, panel: Panel, options: ModelOptions) -> Policy:
+    """The policy that `spec` names.
+
+    Args:
+        spec: `oracle`, `random`, `replay:RUN`, `openai:URL[#MODEL]`, a stored model's name (`seedbench models list`),
+            a Hugging Face folder, or a hub name `owner/model`.
+        panel: the tasks it will be asked about (the oracle looks up their solutions).
+
+    Raises:
+        UsageError: nothing has that name.
+        SeedBenchError: it exists but cannot be used.
+    """
+    kind, _, rest = spec.partition(":")
+    if spec == "oracle":
+        from seedbench.policies.oracle import OraclePolicy
+
+        suite = get_suite(panel.suite)
+        return OraclePolicy(lambda task: suite.oracle(panel, task))
+    if spec == "random":
+        from seedbench.policies.random_ import RandomPolicy
+
+        return RandomPolicy()
+    if kind == "replay":
+        from seedbench.policies.replay import ReplayPolicy
+
+        return ReplayPolicy(Path(rest))
+    if kind == "openai":
+        from seedbench.policies.openai import OpenAIPolicy
+
+        url, _, model = rest.partition("#")
+        return OpenAIPolicy(url, model=model or None, timeout=options.timeout, concurrency=options.concurrency)
+    from seedbench.models import MODELS, resolve
+
+    if spec in MODELS:
+        path = str(resolve(spec, store_root()))
+    elif Path(spec).is_dir() or spec.count("/") == 1:
+        path = spec
+    elif "/" in spec or spec.startswith("."):
+        raise UsageError(f"there is no model folder '{spec}'.")
+    else:
+        raise unknown("policy", spec, [*SCRIPTED, *MODELS, "replay:RUN", "openai:URL", "a model folder"])
+    from seedbench.policies.transformers_ import TransformersPolicy
+
+    return TransformersPolicy(
+        path, batch_size=options.batch_size, device=options.device, dtype=options.dtype,
+        adapter=options.adapter, name=spec if spec in MODELS else None,
+    )  # fmt: skip

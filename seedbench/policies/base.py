@@ -1,0 +1,90 @@
+"""What answers prompts: the contract of a policy.
+
+A policy is asked once a turn and answers with text (a model) or with an action (oracle, random, replay).
+It must not keep anything between requests that could change an answer: the answer depends on the request
+alone, whatever else is in the batch and however many episodes run at once.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import Any
+
+from seedbench.types import Message, Task, Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How a response is drawn. `temperature` 0 is greedy decoding; then top_p and top_k do not matter."""
+
+    temperature: float
+    max_new_tokens: int
+    """Upper bound on generated tokens of one response."""
+    max_prompt_tokens: int = 0
+    """Longest prompt the protocol allows, in tokens; 0: only the model's own context bounds it."""
+    top_p: float = 1.0
+    top_k: int = 0
+    """0: no top-k cut."""
+    stop: tuple[str, ...] = ()
+    """Generation ends after the first of these strings, which stays in the response."""
+    thinking: str = "default"
+    """on, off, or default: what the chat template does when it is not told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One turn's question. Model policies read `messages`; scripted ones read the environment's own words."""
+
+    task: Task
+    repeat: int
+    turn: int
+    """0 for the first action of the episode."""
+    seed: int
+    """Seed of this turn, in [0, 2**63)."""
+    messages: tuple[Message, ...]
+    sampling: Sampling
+    observation: str
+    admissible_actions: tuple[str, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """A policy's answer. Either `text` (then the protocol's parser finds the action) or `action` is set."""
+
+    text: str = ""
+    action: str | None = None
+    usage: Usage = field(default_factory=Usage)
+    finish_reason: str = ""
+
+
+class ContextOverflow(Exception):
+    """Raised by `act` when the prompt does not fit; the episode ends as context_overflow."""
+
+
+class PolicyFault(Exception):
+    """Raised by `act` when this one answer cannot be had (after retries); the episode ends as infra_error."""
+
+
+class Policy(ABC):
+    """Answers requests, many at a time: `act` is a coroutine and is called concurrently."""
+
+    name: str
+    """Short name for tables, e.g. `oracle` or the checkpoint folder's name."""
+    needs_prompt: bool = True
+    """False for policies that never read `Request.messages` (then no prompt is rendered)."""
+
+    @abstractmethod
+    def identity(self) -> dict[str, Any]:
+        """What the answers depend on (kind, weights hash, dtype...): plain JSON values, no machine paths.
+
+        Two policies with the same identity give the same answers; a run is resumed only under the same one.
+        """
+
+    async def open(self) -> None:  # noqa: B027  (optional hook)
+        """Called once before the first request, inside the event loop. Raises SeedBenchError if it cannot serve."""
+
+    async def close(self) -> None:  # noqa: B027  (optional hook)
+        """Called once after the last request, also after a failure."""
+
+    @abstractmethod
+    async def act(self, request: Request) -> Response:
+        """Answer one request. Raises `ContextOverflow` or `PolicyFault` for this request alone."""

@@ -1,0 +1,35 @@
+"""Suites and training methods by name, found through entry points."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import TYPE_CHECKING
+
+from seedbench.errors import SeedBenchError, unknown
+
+if TYPE_CHECKING:
+    from seedbench.suite import Suite
+
+
+@cache
+def _points(group: str) -> dict[str, EntryPoint]:
+    return {point.name: point for point in entry_points(group=group)}
+
+
+def suite_names() -> list[str]:
+    """Names of the installed suites, sorted."""
+    return sorted(_points("seedbench.environments"))
+
+
+@cache
+def get_suite(name: str) -> Suite:
+    """The suite of that name. Raises UsageError (nearest name offered) or SeedBenchError if it does not load."""
+    points = _points("seedbench.environments")
+    if name not in points:
+        raise unknown("suite", name, points)
+    try:
+        suite: Suite = points[name].load()
+    except ImportError as error:
+        raise SeedBenchError(f"the suite '{name}' is registered but does not load: {error}.") from error
+    return suite

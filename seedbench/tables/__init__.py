@@ -1,0 +1,20 @@
+"""The tables of papers, built from runs' summaries and printed in five formats."""
+
+from seedbench.tables.build import Block, Row, Table, build
+from seedbench.tables.layouts import LAYOUTS, Layout
+from seedbench.tables.render import FORMATS, render
+from seedbench.tables.source import load_summary
+from seedbench.tables.terminal import TerminalTable
+
+__all__ = [
+    "FORMATS",
+    "LAYOUTS",
+    "Block",
+    "Layout",
+    "Row",
+    "Table",
+    "TerminalTable",
+    "build",
+    "load_summary",
+    "render",
+]

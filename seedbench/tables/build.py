@@ -1,0 +1,194 @@
+"""From summaries to a table: one block a panel, so that different panels never share a body."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from seedbench.errors import UsageError, unknown
+from seedbench.statistics import Rate
+from seedbench.tables.layouts import LAYOUTS, Layout
+from seedbench.tables.text import one_line
+
+CAPTION = (
+    "Success: won episodes in percent, with the 95 % interval (Wilson for one attempt a task, "
+    "task-clustered otherwise; Price-Bonett for macro) and n, the episodes counted. Micro: over all "
+    "episodes. Macro: unweighted mean of the families, none while one of them has no episode. "
+    "Steps: mean turns an episode."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One run. Its texts are inert single lines."""
+
+    label: str
+    policy: str
+    protocol: str
+    protocol_hash: str
+    repeats: int
+    seed: int
+    episodes: int
+    """Finished attempts, infrastructure errors included."""
+    expected: int
+    """Attempts of the complete run."""
+    infra_errors: int
+    steps: float | None
+    rates: tuple[Rate | None, ...]
+    """One for each column of the table; None where the run's panel lacks that family."""
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether attempts are still to come."""
+        return self.episodes < self.expected
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """The runs on one panel."""
+
+    panel: str
+    panel_hash: str
+    n: int
+    suite: str
+    split: str
+    official: bool
+    rows: tuple[Row, ...]
+    notes: tuple[str, ...]
+    """What a reader must know about these rows."""
+
+    @property
+    def mixed_protocols(self) -> bool:
+        """Whether the rows were run under more than one protocol."""
+        return len({row.protocol_hash for row in self.rows}) > 1
+
+    @property
+    def title(self) -> str:
+        """Panel, split, size, hash; the protocol where there is only one; whether it is official."""
+        parts = [self.panel, f"split {self.split}", f"{self.n} tasks", f"hash {self.panel_hash[:12]}"]
+        if not self.mixed_protocols:
+            parts.append(f"protocol {self.protocol(self.rows[0])}")
+        if not self.official:
+            generated = self.suite.startswith("mini")
+            parts.append("not official (generated)" if generated else "not official")
+        return ", ".join(parts)
+
+    def protocol(self, row: Row) -> str:
+        """The row's protocol by name, with its hash where another in the block has the same name."""
+        hashes = {other.protocol_hash for other in self.rows if other.protocol == row.protocol}
+        return f"{row.protocol} ({row.protocol_hash[:12]})" if len(hashes) > 1 else row.protocol
+
+    @property
+    def text_columns(self) -> tuple[str, ...]:
+        """Titles of the columns before the numbers: those that tell these rows apart."""
+        policies = any(row.policy != row.label for row in self.rows)
+        return ("Run", *(["Policy"] if policies else []), *(["Protocol"] if self.mixed_protocols else []))
+
+    def texts(self, row: Row) -> tuple[str, ...]:
+        """The row's cells under `text_columns`; an unfinished run's label ends in ` *`."""
+        cells = {
+            "Run": row.label + (" *" if row.unfinished else ""),
+            "Policy": row.policy,
+            "Protocol": self.protocol(row),
+        }
+        return tuple(cells[title] for title in self.text_columns)
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """What the renderers print."""
+
+    layout: str
+    title: str
+    columns: tuple[tuple[str, str], ...]
+    """(key, title) of the rate columns: the families, then micro and macro."""
+    blocks: tuple[Block, ...]
+    caption: str
+
+
+def build(summaries: Sequence[tuple[str, Mapping[str, Any]]], layout: str) -> Table:
+    """Arrange `(label, summary)` pairs as a table, a row each, in their order, in a block for each panel.
+
+    Raises UsageError for an unknown layout, no summaries, or a summary whose families are not those of
+    the layout.
+    """
+    if layout not in LAYOUTS:
+        raise unknown("table layout", layout, LAYOUTS)
+    if not summaries:
+        raise UsageError("a table needs at least one run: name a run folder or a summary.json.")
+    chosen = LAYOUTS[layout]
+    panels: dict[tuple[str, str], list[tuple[str, Mapping[str, Any]]]] = {}
+    for label, summary in summaries:
+        _check_families(label, summary, layout, chosen)
+        panel = summary["panel"]
+        panels.setdefault((panel["name"], panel["hash"]), []).append((label, summary))
+    return Table(
+        layout=layout,
+        title=chosen.title,
+        columns=(*chosen.families, ("micro", "Micro"), ("macro", "Macro")),
+        blocks=tuple(_block(members, chosen) for members in panels.values()),
+        caption=CAPTION,
+    )
+
+
+def _check_families(label: str, summary: Mapping[str, Any], layout: str, chosen: Layout) -> None:
+    """Every family of the run needs a column, or the table would hide what its micro rate counts."""
+    known = [key for key, _ in chosen.families]
+    families = list(summary["success"]["families"])
+    if families and set(families) <= set(known):
+        return
+    raise UsageError(
+        f"layout '{layout}' does not fit run '{one_line(label)}': its families are "
+        f"{one_line(', '.join(families) or '(none)')}, the layout's are {', '.join(known)}; "
+        f"choose another layout or leave the run out."
+    )
+
+
+def _block(members: Sequence[tuple[str, Mapping[str, Any]]], layout: Layout) -> Block:
+    panel = members[0][1]["panel"]
+    rows = tuple(_row(label, summary, layout) for label, summary in members)
+    return Block(
+        panel=one_line(panel["name"]),
+        panel_hash=one_line(panel["hash"]),
+        n=panel["n"],
+        suite=one_line(panel["suite"]),
+        split=one_line(panel["split"]),
+        official=panel["official"],
+        rows=rows,
+        notes=tuple(_notes(rows)),
+    )
+
+
+def _row(label: str, summary: Mapping[str, Any], layout: Layout) -> Row:
+    success = summary["success"]
+    cells = [success["families"].get(key) for key, _ in layout.families]
+    return Row(
+        label=one_line(label),
+        policy=one_line(summary["policy"]["name"]),
+        protocol=one_line(summary["protocol"]["name"]),
+        protocol_hash=one_line(summary["protocol"]["hash"]),
+        repeats=summary["repeats"],
+        seed=summary["seed"],
+        episodes=summary["episodes"],
+        expected=summary["panel"]["n"] * summary["repeats"],
+        infra_errors=summary["outcomes"]["infra_error"],
+        steps=summary["turns"]["mean"],
+        rates=tuple(
+            None if cell is None else Rate(cell["rate"], cell["n"], *cell["ci"])
+            for cell in (*cells, success["micro"], success["macro"])
+        ),
+    )
+
+
+def _notes(rows: Sequence[Row]) -> list[str]:
+    notes = []
+    if len({row.protocol_hash for row in rows}) > 1:
+        notes.append("rows under different protocols are not comparable")
+    for row in rows:
+        if row.unfinished:
+            notes.append(f"* unfinished: '{row.label}', {row.episodes} of {row.expected} episodes")
+        if row.infra_errors:
+            plural = "error" if row.infra_errors == 1 else "errors"
+            notes.append(f"'{row.label}': {row.infra_errors} infrastructure {plural}, not counted")
+        if row.repeats > 1:
+            notes.append(f"'{row.label}': {row.repeats} attempts a task, intervals clustered by task")
+    return notes

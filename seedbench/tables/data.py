@@ -1,0 +1,118 @@
+"""CSV and JSON: rates as fractions at full precision, for other programs."""
+
+import csv
+import io
+import json
+from typing import Any
+
+from seedbench.statistics import Rate
+from seedbench.tables.build import Block, Row, Table
+
+CSV_COLUMNS = (
+    "panel",
+    "panel_hash",
+    "panel_n",
+    "suite",
+    "split",
+    "official",
+    "label",
+    "policy",
+    "protocol",
+    "protocol_hash",
+    "repeats",
+    "seed",
+    "episodes",
+    "expected",
+    "infra_errors",
+    "steps",
+    "column",
+    "rate",
+    "n",
+    "lo",
+    "hi",
+)
+
+
+def to_csv(table: Table) -> str:
+    """Long form: one line for each run and rate column. Empty fields where there is no number.
+
+    A text that a spreadsheet would take for a formula gets an apostrophe in front.
+    """
+    out = io.StringIO()
+    writer = csv.DictWriter(out, CSV_COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    for block in table.blocks:
+        for row in block.rows:
+            run = _flat(block, row)
+            for (key, _), rate in zip(table.columns, row.rates, strict=True):
+                if rate is not None:
+                    numbers = {"rate": rate.rate, "n": rate.n, "lo": rate.lo, "hi": rate.hi}
+                    writer.writerow({**run, "column": key, **numbers})
+    return out.getvalue()
+
+
+def to_json(table: Table) -> str:
+    """The whole table, schema `seedbench.table/1`; `rates` is keyed by column, null for absent families."""
+    data = {
+        "schema": "seedbench.table/1",
+        "layout": table.layout,
+        "title": table.title,
+        "columns": [{"key": key, "title": title} for key, title in table.columns],
+        "blocks": [_json_block(table, block) for block in table.blocks],
+        "caption": table.caption,
+    }
+    return json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _flat(block: Block, row: Row) -> dict[str, Any]:
+    cells = {
+        "panel": block.panel,
+        "panel_hash": block.panel_hash,
+        "panel_n": block.n,
+        "suite": block.suite,
+        "split": block.split,
+        "official": str(block.official).lower(),
+        **_json_row(row),
+    }
+    return {key: _guarded(value) if isinstance(value, str) else value for key, value in cells.items()}
+
+
+def _guarded(text: str) -> str:
+    return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
+
+
+def _json_row(row: Row) -> dict[str, Any]:
+    return {
+        "label": row.label,
+        "policy": row.policy,
+        "protocol": row.protocol,
+        "protocol_hash": row.protocol_hash,
+        "repeats": row.repeats,
+        "seed": row.seed,
+        "episodes": row.episodes,
+        "expected": row.expected,
+        "infra_errors": row.infra_errors,
+        "steps": row.steps,
+    }
+
+
+def _json_block(table: Table, block: Block) -> dict[str, Any]:
+    keys = [key for key, _ in table.columns]
+    return {
+        "panel": {
+            "name": block.panel,
+            "hash": block.panel_hash,
+            "n": block.n,
+            "suite": block.suite,
+            "split": block.split,
+            "official": block.official,
+        },
+        "rows": [
+            {**_json_row(row), "rates": dict(zip(keys, map(_json_rate, row.rates), strict=True))} for row in block.rows
+        ],
+        "notes": list(block.notes),
+    }
+
+
+def _json_rate(rate: Rate | None) -> dict[str, Any] | None:
+    return None if rate is None else rate.to_json()

@@ -1,0 +1,28 @@
+"""The formats by name."""
+
+from collections.abc import Callable
+
+from seedbench.errors import unknown
+from seedbench.tables.build import Table
+from seedbench.tables.data import to_csv, to_json
+from seedbench.tables.latex import to_latex
+from seedbench.tables.markdown import to_markdown
+from seedbench.tables.terminal import to_terminal
+
+FORMATS: dict[str, Callable[[Table], str]] = {
+    "terminal": to_terminal,
+    "markdown": to_markdown,
+    "latex": to_latex,
+    "csv": to_csv,
+    "json": to_json,
+}
+
+
+def render(table: Table, format: str) -> str:
+    """The table as text that ends in one newline; for colours and another width print a `TerminalTable`.
+
+    Raises UsageError for an unknown format.
+    """
+    if format not in FORMATS:
+        raise unknown("table format", format, FORMATS)
+    return FORMATS[format](table)

@@ -1,0 +1,41 @@
+"""Text and numbers for people, shared by the formats."""
+
+from seedbench.statistics import Rate
+from seedbench.ui.text import inert
+
+BLANK = "-"
+"""What stands where there is no number."""
+
+
+def one_line(text: str) -> str:
+    """`text` from outside as one inert, encodable line; a placeholder where nothing is left of it."""
+    encodable = text.encode("utf-8", "backslashreplace").decode("utf-8")
+    return " ".join(inert(encodable, limit=200).split()) or "(unnamed)"
+
+
+def percent(rate: Rate | None) -> str:
+    """95.8 for 0.958..."""
+    return BLANK if rate is None or rate.rate is None else f"{100 * rate.rate:.1f}"
+
+
+def limits(rate: Rate | None, dash: str = "-") -> str:
+    """80-99: the interval in whole percent; empty where there is no rate."""
+    if rate is None or rate.rate is None:
+        return ""
+    return f"{100 * rate.lo:.0f}{dash}{100 * rate.hi:.0f}"
+
+
+def bracketed(rate: Rate | None) -> str:
+    """[80-99]; empty where there is no rate."""
+    interval = limits(rate)
+    return f"[{interval}]" if interval else ""
+
+
+def counted(rate: Rate | None) -> str:
+    """n=24; empty where the run does not have the column, or only others' episodes were counted."""
+    return "" if rate is None or (rate.rate is None and rate.n) else f"n={rate.n}"
+
+
+def steps(mean: float | None) -> str:
+    """Mean turns of an episode."""
+    return BLANK if mean is None else f"{mean:.1f}"

@@ -1,0 +1,400 @@
+"""The live view of a run: counts by family, speed, and the time that is left.
+
+Only counters are kept, never episodes, so that watching a run does not slow it down. Episodes of an earlier
+session count as done, but not for speed. Names and notes come from outside: they are shown as inert text.
+No intervals here: the short episodes end first, so the rates of a run that goes on are not its result.
+"""
+
+import math
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import IO, NamedTuple, Self
+
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.live import Live
+from rich.padding import Padding
+from rich.panel import Panel
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from seedbench.types import Episode, Outcome
+from seedbench.ui.text import inert
+
+Clock = Callable[[], float]
+Totals = Mapping[str, int]
+
+UNKNOWN = "–"
+_INTERRUPTED = "interrupted; what is finished is saved: run the same command again to go on"
+_MARK_SECONDS = 1.0
+_MARKS = 120
+_WIDEST = 120
+_WIDE = 110  # from here on a column per outcome; below it one line for the whole run
+
+
+class Progress:
+    """Told of a run's start, of each episode and of its end. This base shows nothing; the views override it.
+
+    As a context manager it always stops. `stop` may be called more than once: the first call counts.
+    """
+
+    def start(self, total: int, families: Totals, title: str, done: Iterable[Episode] = ()) -> None:
+        """Begin. The totals count attempts, repeats included; `done` came earlier and is not tried again."""
+
+    def update(self, episode: Episode) -> None:
+        """Count one finished episode. Cheap, and keeps no reference to it."""
+
+    def note(self, message: str) -> None:
+        """Show one line now (a warning, a retry)."""
+
+    def stop(self, interrupted: bool = False) -> None:
+        """End; `interrupted` says that the same command can go on from here."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stop(interrupted=error[0] is not None)
+
+
+@dataclass(slots=True)
+class Row:
+    """The counts of one family, or of the whole run."""
+
+    total: int
+    finished: int = 0
+    outcomes: dict[Outcome, int] = field(default_factory=lambda: dict.fromkeys(Outcome, 0))
+
+    def add(self, outcome: Outcome) -> None:
+        """Count one finished episode."""
+        self.finished += 1
+        self.outcomes[outcome] += 1
+
+    @property
+    def scored(self) -> int:
+        """Finished episodes that say something of the agent: infrastructure errors are left out."""
+        return self.finished - self.outcomes[Outcome.INFRA_ERROR]
+
+    @property
+    def rate(self) -> float | None:
+        """Share of scored episodes that were solved, in [0, 1]; None while nothing is scored."""
+        return self.outcomes[Outcome.SOLVED] / self.scored if self.scored else None
+
+
+class Rates(NamedTuple):
+    """Speed of this session, all per second; tokens count when their episode ends."""
+
+    episodes: float
+    generated_tokens: float
+    prompt_tokens: float
+
+
+class Tally:
+    """Everything that the views show, as counters; times are seconds of the clock that the caller reads."""
+
+    def __init__(self, total: int, families: Totals, now: float) -> None:
+        self.overall = Row(total)
+        self.families = {name: Row(count) for name, count in families.items()}
+        self.resumed = 0
+        self.last_error = ""
+        self._session = (0, 0, 0)  # episodes, generated tokens, prompt tokens
+        self._began = now
+        # One mark a second at most: the window is the last two minutes of a fast run, the last 120 episodes
+        # of a slow one. A ratio over the window is not thrown off by episodes that end in bursts.
+        self._marks: deque[tuple[float, tuple[int, int, int]]] = deque([(now, self._session)], _MARKS)
+
+    def resume(self, episodes: Iterable[Episode]) -> None:
+        """Count episodes of an earlier session: done, but not for speed."""
+        for episode in episodes:
+            self._count(episode)
+            self.resumed += 1
+
+    def add(self, episode: Episode, now: float) -> None:
+        """Count an episode that ended at `now`."""
+        self._count(episode)
+        count, generated, prompt = self._session
+        usage = episode.usage
+        self._session = (count + 1, generated + usage.generated_tokens, prompt + usage.prompt_tokens)
+        if now - self._marks[-1][0] >= _MARK_SECONDS:
+            self._marks.append((now, self._session))
+
+    def _count(self, episode: Episode) -> None:
+        self.overall.add(episode.outcome)
+        if episode.family not in self.families:
+            self.families[episode.family] = Row(0)
+        self.families[episode.family].add(episode.outcome)
+        if episode.outcome is Outcome.INFRA_ERROR:
+            self.last_error = one_line(episode.error)
+
+    def elapsed(self, now: float) -> float:
+        """Seconds of this session."""
+        return now - self._began
+
+    def rates(self, now: float, average: bool = False) -> Rates | None:
+        """Speed over the window, or the session's average.
+
+        None while it would be a guess: before three episodes and half a second for the window, before the
+        first episode for the average.
+        """
+        known = self._session[0] if average else self._session[0] >= 3 and self.elapsed(now) >= 0.5
+        then, before = (self._began, (0, 0, 0)) if average else self._marks[0]
+        if not known or now <= then:
+            return None
+        return Rates(*((b - a) / (now - then) for a, b in zip(before, self._session, strict=True)))
+
+    def eta(self, now: float) -> float | None:
+        """Seconds left at the recent speed; None until that is known."""
+        left = max(0, self.overall.total - self.overall.finished)
+        rates = self.rates(now)
+        return left / rates.episodes if rates and rates.episodes > 0 else None
+
+
+def one_line(text: str, limit: int = 300) -> str:
+    """`text` made inert, on one line, encodable, and cut after `limit` characters."""
+    line = " ".join(inert(text, limit).split())
+    return line.encode("utf-8", "backslashreplace").decode()
+
+
+def format_number(value: float) -> str:
+    """Three significant digits, and whole numbers with thousands separators from 100 on: 0.0123, 12,346."""
+    return f"{value:,.0f}" if value >= 99.95 else f"{value:.3g}"
+
+
+def format_seconds(seconds: float | None) -> str:
+    """Rounded up to whole seconds as m:ss or h:mm:ss; a dash for None."""
+    if seconds is None:
+        return UNKNOWN
+    minutes, rest = divmod(math.ceil(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def outcome_label(outcome: Outcome) -> str:
+    """The outcome in words, e.g. `step limit`."""
+    return outcome.value.replace("_", " ")
+
+
+def speed_parts(tally: Tally, now: float, ended: bool) -> list[str]:
+    """Episodes done, rates, elapsed time and ETA, each a phrase; averages and no ETA once it has ended."""
+    row, rates = tally.overall, tally.rates(now, average=ended)
+    speeds = [format_number(rate) for rate in rates] if rates else [UNKNOWN] * 3
+    units = ("episodes/s", "generated tokens/s", "prompt tokens/s")
+    done = f"{row.finished:,}/{row.total:,} episodes"
+    parts = [f"{done} ({tally.resumed:,} from before)" if tally.resumed else done]
+    parts += [f"{speed} {unit}" for speed, unit in zip(speeds, units, strict=True)]
+    parts.append(f"elapsed {format_seconds(tally.elapsed(now))}")
+    return parts if ended else [*parts, f"ETA {format_seconds(tally.eta(now))}"]
+
+
+def infra_phrase(tally: Tally) -> str:
+    """How many infrastructure errors there were and the last one's reason; empty where there were none."""
+    count = tally.overall.outcomes[Outcome.INFRA_ERROR]
+    if not count:
+        return ""
+    reason = f"; last: {tally.last_error}" if tally.last_error else ""
+    return f"{count:,} infra error{'s' if count > 1 else ''}, not in the rates{reason}"
+
+
+def pack(parts: Sequence[Text], width: int) -> Text:
+    """Join phrases with dots, breaking lines between phrases only, at most `width` columns each."""
+    packed, used = Text(), 0
+    for part in parts:
+        size = cell_len(part.plain)
+        if used and used + 3 + size > width:
+            packed.append("\n")
+            used = 0
+        elif used:
+            packed.append(" · ", style="dim")
+            used += 3
+        packed.append_text(part)
+        used += size
+    return packed
+
+
+class LiveProgress(Progress):
+    """A panel that redraws itself at most eight times a second, in its own thread."""
+
+    def __init__(self, console: Console, clock: Clock = time.monotonic) -> None:
+        self._console = console
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._tally: Tally | None = None
+        self._title = ""
+        self._live: Live | None = None
+        self._ended: float | None = None
+        self._interrupted = False
+
+    def start(self, total: int, families: Totals, title: str, done: Iterable[Episode] = ()) -> None:
+        """Show the panel."""
+        tally = Tally(total, families, self._clock())
+        tally.resume(done)
+        self._title, self._tally, self._ended, self._interrupted = one_line(title), tally, None, False
+        self._live = Live(self, console=self._console, refresh_per_second=8)
+        self._live.start()
+
+    def update(self, episode: Episode) -> None:
+        """Count one finished episode; the panel follows by itself."""
+        with self._lock:
+            if self._tally is not None:
+                self._tally.add(episode, self._clock())
+
+    def note(self, message: str) -> None:
+        """Print a line above the panel."""
+        self._console.print(Text(f"note: {one_line(message)}", style="yellow"))
+
+    def stop(self, interrupted: bool = False) -> None:
+        """Draw the last state, with averages instead of the ETA, and leave it on the screen."""
+        if self._live is None:
+            return
+        live, self._live = self._live, None
+        with self._lock:
+            self._ended, self._interrupted = self._clock(), interrupted
+        live.stop()
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        if self._tally is None:
+            return
+        with self._lock:
+            width = min(options.max_width, _WIDEST)
+            body = self._body(self._tally, width - 4, max(3, console.height - 14))
+        yield Panel(body, width=width, border_style="yellow" if self._interrupted else "cyan")
+
+    def _body(self, tally: Tally, width: int, rows: int) -> Group:
+        ended = self._ended is not None
+        now = self._clock() if self._ended is None else self._ended
+        wide = width >= _WIDE
+        parts: list[RenderableType] = [
+            Text(self._title, style="bold", overflow="fold"),
+            _family_table(tally, wide, len(tally.families) if ended else rows),
+        ]
+        if not wide:
+            parts.append(pack([_outcome(tally.overall, outcome) for outcome in Outcome], width))
+        # Red, rich's own colour of a bar, is kept for what broke.
+        done = tally.overall.finished
+        bar = ProgressBar(total=max(1, tally.overall.total), completed=done, complete_style="cyan")
+        parts.append(Padding(bar, 0))  # a bar alone does not end its line
+        parts.append(pack([Text(part) for part in speed_parts(tally, now, ended)], width))
+        if phrase := infra_phrase(tally):
+            parts.append(Text(phrase, style="bold red", overflow="fold"))
+        if self._interrupted:
+            parts.append(Text(_INTERRUPTED, style="yellow"))
+        return Group(*parts)
+
+
+def _outcome(row: Row, outcome: Outcome, label: bool = True) -> Text:
+    count = row.outcomes[outcome]
+    style = {Outcome.SOLVED: "green", Outcome.INFRA_ERROR: "bold red"}.get(outcome, "") if count else "dim"
+    return Text(f"{outcome_label(outcome)} {count:,}" if label else f"{count:,}", style=style)
+
+
+def _family_table(tally: Tally, wide: bool, rows: int) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("family", no_wrap=True, overflow="ellipsis")
+    table.add_column("done", justify="right", no_wrap=True)
+    table.add_column("success", no_wrap=True)
+    table.add_column("", justify="right", no_wrap=True)
+    for outcome in Outcome if wide else ():
+        table.add_column(outcome_label(outcome), justify="right", no_wrap=True)
+    families = list(tally.families.items())
+    shown = families if len(families) <= rows else families[: rows - 1]
+    for name, row in shown:
+        table.add_row(Text(one_line(name, 40)), *_cells(row, wide))
+    if len(shown) < len(families):
+        table.add_row(Text(f"… {len(families) - len(shown)} more", style="dim"))
+    if len(families) != 1:
+        table.add_row(Text("all"), *_cells(tally.overall, wide), style="bold")
+    return table
+
+
+def _cells(row: Row, wide: bool) -> list[Text | ProgressBar]:
+    rate = row.rate
+    cells: list[Text | ProgressBar] = [
+        Text(f"{row.finished:,}/{row.total:,}"),
+        ProgressBar(total=1.0, completed=rate or 0.0, width=10, complete_style="green"),
+        Text(UNKNOWN, style="dim") if rate is None else Text(f"{rate:.1%}"),
+    ]
+    return [*cells, *(_outcome(row, outcome, label=False) for outcome in Outcome if wide)]
+
+
+class PlainProgress(Progress):
+    """Lines for logs and pipes: a start, a final, and between them one every `every` seconds or tenth of the
+    run, whichever comes first. A line is only written when an episode ends.
+    """
+
+    def __init__(self, stream: IO[str], every: float = 10.0, clock: Clock = time.monotonic) -> None:
+        self._stream = stream
+        self._every = every
+        self._clock = clock
+        self._tally: Tally | None = None
+        self._next_time = 0.0
+        self._next_count = 0.0
+
+    def start(self, total: int, families: Totals, title: str, done: Iterable[Episode] = ()) -> None:
+        """Write what is about to run."""
+        self._tally = tally = Tally(total, families, self._clock())
+        tally.resume(done)
+        counts = ", ".join(f"{one_line(name, 40)} {count:,}" for name, count in families.items())
+        before = f", {tally.resumed:,} from before" if tally.resumed else ""
+        self._write(f"{one_line(title)}: {total:,} episodes ({counts}){before}")
+        self._set_marks(tally)
+
+    def update(self, episode: Episode) -> None:
+        """Count one finished episode and write a line where one is due."""
+        tally = self._tally
+        if tally is None:
+            return
+        now = self._clock()
+        tally.add(episode, now)
+        row = tally.overall
+        due = now >= self._next_time or row.finished >= self._next_count
+        # The last episode is told by the final line.
+        if due and row.finished < row.total:
+            self._write(" · ".join([*speed_parts(tally, now, ended=False), *_success_parts(tally)]))
+            self._set_marks(tally)
+
+    def note(self, message: str) -> None:
+        """Write one line."""
+        self._write(f"note: {one_line(message)}")
+
+    def stop(self, interrupted: bool = False) -> None:
+        """Write the result so far."""
+        if self._tally is None:
+            return
+        tally, self._tally = self._tally, None
+        head = _INTERRUPTED if interrupted else "finished"
+        speed = speed_parts(tally, self._clock(), ended=True)
+        self._write(f"{head}: " + " · ".join([*speed, *_success_parts(tally)]))
+
+    def _set_marks(self, tally: Tally) -> None:
+        self._next_time = self._clock() + self._every
+        self._next_count = tally.overall.finished + tally.overall.total / 10
+
+    def _write(self, line: str) -> None:
+        encoding = getattr(self._stream, "encoding", None) or "utf-8"
+        self._stream.write(line.encode(encoding, "backslashreplace").decode(encoding) + "\n")
+        self._stream.flush()
+
+
+def _success_parts(tally: Tally) -> list[str]:
+    row = tally.overall
+    rate = UNKNOWN if row.rate is None else f"{row.rate:.1%}"
+    parts = [f"solved {row.outcomes[Outcome.SOLVED]:,}/{row.scored:,} ({rate})", infra_phrase(tally)]
+    return [part for part in parts if part]
+
+
+def is_interactive(console: Console) -> bool:
+    """Whether a person watches: a terminal that is not dumb."""
+    # FORCE_COLOR asks for colours in a file or a log; rich takes that for a terminal.
+    return console.is_interactive and ("FORCE_COLOR" not in os.environ or console.file.isatty())
+
+
+def make_progress(console: Console, quiet: bool = False) -> Progress:
+    """The view that suits the output: a panel on a terminal, lines elsewhere, nothing where `quiet`."""
+    if quiet:
+        return Progress()
+    return LiveProgress(console) if is_interactive(console) else PlainProgress(console.file)
