@@ -1,18 +1,14 @@
 """The live view of a run: counts by family, speed, and the time that is left.
 
-Only counters are kept, never episodes, so that watching a run does not slow it down. Episodes of an earlier
-session count as done, but not for speed. Names and notes come from outside: they are shown as inert text.
+Names and notes come from outside: they are shown as inert text.
 No intervals here: the short episodes end first, so the rates of a run that goes on are not its result.
 """
 
-import math
 import os
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import IO, NamedTuple, Self
+from collections.abc import Callable, Iterable, Sequence
+from typing import IO, Self
 
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
@@ -24,15 +20,21 @@ from rich.table import Table
 from rich.text import Text
 
 from seedbench.types import Episode, Outcome
-from seedbench.ui.text import inert
+from seedbench.ui.tally import (
+    UNKNOWN,
+    Row,
+    Tally,
+    Totals,
+    infra_phrase,
+    one_line,
+    outcome_label,
+    speed_parts,
+)
 
 Clock = Callable[[], float]
-Totals = Mapping[str, int]
 
-UNKNOWN = "–"
-_INTERRUPTED = "interrupted; what is finished is saved: run the same command again to go on"
-_MARK_SECONDS = 1.0
-_MARKS = 120
+_INTERRUPTED = "stopped; finished episodes are saved and the same command goes on from here"
+_PLAIN_SECONDS = 1.0
 _WIDEST = 120
 _WIDE = 110  # from here on a column per outcome; below it one line for the whole run
 
@@ -60,144 +62,6 @@ class Progress:
 
     def __exit__(self, *error: object) -> None:
         self.stop(interrupted=error[0] is not None)
-
-
-@dataclass(slots=True)
-class Row:
-    """The counts of one family, or of the whole run."""
-
-    total: int
-    finished: int = 0
-    outcomes: dict[Outcome, int] = field(default_factory=lambda: dict.fromkeys(Outcome, 0))
-
-    def add(self, outcome: Outcome) -> None:
-        """Count one finished episode."""
-        self.finished += 1
-        self.outcomes[outcome] += 1
-
-    @property
-    def scored(self) -> int:
-        """Finished episodes that say something of the agent: infrastructure errors are left out."""
-        return self.finished - self.outcomes[Outcome.INFRA_ERROR]
-
-    @property
-    def rate(self) -> float | None:
-        """Share of scored episodes that were solved, in [0, 1]; None while nothing is scored."""
-        return self.outcomes[Outcome.SOLVED] / self.scored if self.scored else None
-
-
-class Rates(NamedTuple):
-    """Speed of this session, all per second; tokens count when their episode ends."""
-
-    episodes: float
-    generated_tokens: float
-    prompt_tokens: float
-
-
-class Tally:
-    """Everything that the views show, as counters; times are seconds of the clock that the caller reads."""
-
-    def __init__(self, total: int, families: Totals, now: float) -> None:
-        self.overall = Row(total)
-        self.families = {name: Row(count) for name, count in families.items()}
-        self.resumed = 0
-        self.last_error = ""
-        self._session = (0, 0, 0)  # episodes, generated tokens, prompt tokens
-        self._began = now
-        # One mark a second at most: the window is the last two minutes of a fast run, the last 120 episodes
-        # of a slow one. A ratio over the window is not thrown off by episodes that end in bursts.
-        self._marks: deque[tuple[float, tuple[int, int, int]]] = deque([(now, self._session)], _MARKS)
-
-    def resume(self, episodes: Iterable[Episode]) -> None:
-        """Count episodes of an earlier session: done, but not for speed."""
-        for episode in episodes:
-            self._count(episode)
-            self.resumed += 1
-
-    def add(self, episode: Episode, now: float) -> None:
-        """Count an episode that ended at `now`."""
-        self._count(episode)
-        count, generated, prompt = self._session
-        usage = episode.usage
-        self._session = (count + 1, generated + usage.generated_tokens, prompt + usage.prompt_tokens)
-        if now - self._marks[-1][0] >= _MARK_SECONDS:
-            self._marks.append((now, self._session))
-
-    def _count(self, episode: Episode) -> None:
-        self.overall.add(episode.outcome)
-        if episode.family not in self.families:
-            self.families[episode.family] = Row(0)
-        self.families[episode.family].add(episode.outcome)
-        if episode.outcome is Outcome.INFRA_ERROR:
-            self.last_error = one_line(episode.error)
-
-    def elapsed(self, now: float) -> float:
-        """Seconds of this session."""
-        return now - self._began
-
-    def rates(self, now: float, average: bool = False) -> Rates | None:
-        """Speed over the window, or the session's average.
-
-        None while it would be a guess: before three episodes and half a second for the window, before the
-        first episode for the average.
-        """
-        known = self._session[0] if average else self._session[0] >= 3 and self.elapsed(now) >= 0.5
-        then, before = (self._began, (0, 0, 0)) if average else self._marks[0]
-        if not known or now <= then:
-            return None
-        return Rates(*((b - a) / (now - then) for a, b in zip(before, self._session, strict=True)))
-
-    def eta(self, now: float) -> float | None:
-        """Seconds left at the recent speed; None until that is known."""
-        left = max(0, self.overall.total - self.overall.finished)
-        rates = self.rates(now)
-        return left / rates.episodes if rates and rates.episodes > 0 else None
-
-
-def one_line(text: str, limit: int = 300) -> str:
-    """`text` made inert, on one line, encodable, and cut after `limit` characters."""
-    line = " ".join(inert(text, limit).split())
-    return line.encode("utf-8", "backslashreplace").decode()
-
-
-def format_number(value: float) -> str:
-    """Three significant digits, and whole numbers with thousands separators from 100 on: 0.0123, 12,346."""
-    return f"{value:,.0f}" if value >= 99.95 else f"{value:.3g}"
-
-
-def format_seconds(seconds: float | None) -> str:
-    """Rounded up to whole seconds as m:ss or h:mm:ss; a dash for None."""
-    if seconds is None:
-        return UNKNOWN
-    minutes, rest = divmod(math.ceil(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
-
-
-def outcome_label(outcome: Outcome) -> str:
-    """The outcome in words, e.g. `step limit`."""
-    return outcome.value.replace("_", " ")
-
-
-def speed_parts(tally: Tally, now: float, ended: bool) -> list[str]:
-    """Episodes done, rates, elapsed time and ETA, each a phrase; averages and no ETA once it has ended."""
-    row, rates = tally.overall, tally.rates(now, average=ended)
-    speeds = [format_number(rate) for rate in rates] if rates else [UNKNOWN] * 3
-    units = ("episodes/s", "generated tokens/s", "prompt tokens/s")
-    done = f"{row.finished:,}/{row.total:,} episodes"
-    parts = [f"{done} ({tally.resumed:,} from before)" if tally.resumed else done]
-    parts += [f"{speed} {unit}" for speed, unit in zip(speeds, units, strict=True)]
-    parts.append(f"elapsed {format_seconds(tally.elapsed(now))}")
-    return parts if ended else [*parts, f"ETA {format_seconds(tally.eta(now))}"]
-
-
-def infra_phrase(tally: Tally) -> str:
-    """How many infrastructure errors there were and the last one's reason; empty where there were none."""
-    count = tally.overall.outcomes[Outcome.INFRA_ERROR]
-    if not count:
-        return ""
-    reason = f"; last: {tally.last_error}" if tally.last_error else ""
-    return f"{count:,} infra error{'s' if count > 1 else ''}, not in the rates{reason}"
 
 
 def pack(parts: Sequence[Text], width: int) -> Text:
@@ -323,7 +187,7 @@ def _cells(row: Row, wide: bool) -> list[Text | ProgressBar]:
 
 class PlainProgress(Progress):
     """Lines for logs and pipes: a start, a final, and between them one every `every` seconds or tenth of the
-    run, whichever comes first. A line is only written when an episode ends.
+    run, whichever comes first, but at most one a second. A line is only written when an episode ends.
     """
 
     def __init__(self, stream: IO[str], every: float = 10.0, clock: Clock = time.monotonic) -> None:
@@ -332,6 +196,7 @@ class PlainProgress(Progress):
         self._clock = clock
         self._tally: Tally | None = None
         self._next_time = 0.0
+        self._earliest = 0.0
         self._next_count = 0.0
 
     def start(self, total: int, families: Totals, title: str, done: Iterable[Episode] = ()) -> None:
@@ -351,7 +216,7 @@ class PlainProgress(Progress):
         now = self._clock()
         tally.add(episode, now)
         row = tally.overall
-        due = now >= self._next_time or row.finished >= self._next_count
+        due = now >= self._next_time or (now >= self._earliest and row.finished >= self._next_count)
         # The last episode is told by the final line.
         if due and row.finished < row.total:
             self._write(" · ".join([*speed_parts(tally, now, ended=False), *_success_parts(tally)]))
@@ -371,7 +236,9 @@ class PlainProgress(Progress):
         self._write(f"{head}: " + " · ".join([*speed, *_success_parts(tally)]))
 
     def _set_marks(self, tally: Tally) -> None:
-        self._next_time = self._clock() + self._every
+        now = self._clock()
+        self._earliest = now + _PLAIN_SECONDS
+        self._next_time = now + self._every
         self._next_count = tally.overall.finished + tally.overall.total / 10
 
     def _write(self, line: str) -> None:

@@ -23,7 +23,8 @@ from rich.text import Text
 
 from seedbench.errors import SeedBenchError, UsageError, unknown
 from seedbench.types import Episode, Outcome, Turn
-from seedbench.ui.live import is_interactive, one_line, outcome_label
+from seedbench.ui.live import is_interactive
+from seedbench.ui.tally import one_line, outcome_label
 from seedbench.ui.text import inert
 
 TEXT_LIMIT = 20_000
@@ -299,6 +300,4 @@ def _indented(text: Text) -> Padding:
 
 
 def _outside(text: str, style: str = "") -> Text:
-    # A lone surrogate is a legal JSON string but cannot be written to a terminal.
-    shown = inert(text, TEXT_LIMIT).encode("utf-8", "backslashreplace").decode()
-    return Text(shown, style=style, overflow="fold")
+    return Text(inert(text, TEXT_LIMIT), style=style, overflow="fold")

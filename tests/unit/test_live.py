@@ -13,17 +13,8 @@ from rich.console import Console
 from rich.text import Text
 
 from seedbench.types import Episode, Outcome, Usage
-from seedbench.ui.live import (
-    LiveProgress,
-    PlainProgress,
-    Progress,
-    Row,
-    Tally,
-    format_number,
-    format_seconds,
-    make_progress,
-    pack,
-)
+from seedbench.ui.live import LiveProgress, PlainProgress, Progress, make_progress, pack
+from seedbench.ui.tally import Row, Tally, format_number, format_seconds
 
 FAMILIES = {"pick": 24, "look": 18, "heat": 23}
 TITLE = "tiny · alfworld/valid_unseen@1 · alfworld/seed"
@@ -236,7 +227,7 @@ def test_what_comes_from_outside_is_inert(clock: FakeClock) -> None:
     view.stop()
     assert "[red]tiny[/red] <1b>[2J x" in text
     assert "[b]f[/b]" in text
-    assert r"[blink]<07>lone \ud800[/blink]" in text
+    assert "[blink]<07>lone <d800>[/blink]" in text
     assert "\x1b" not in text
 
 
@@ -269,7 +260,7 @@ def test_live_leaves_the_last_state_and_how_to_go_on(clock: FakeClock) -> None:
     assert "note: the server asked to wait [bold]2 s[/bold]" in text
     clock.now += 100.0  # the time that passes afterwards is not the run's
     final = drawn(view, 100)
-    assert "interrupted; what is finished is saved: run the same command again to go on" in final
+    assert "stopped; finished episodes are saved and the same command goes on from here" in final
     assert "elapsed 0:04" in final
     assert "0.25 episodes/s" in final
     assert "ETA" not in final
@@ -286,7 +277,7 @@ def test_stop_counts_once(clock: FakeClock) -> None:
     view = live(clock)
     view.stop(interrupted=True)
     view.stop()
-    assert "interrupted" in drawn(view, 80)
+    assert "stopped" in drawn(view, 80)
 
 
 def test_plain_lines_every_tenth_of_the_run(clock: FakeClock) -> None:
@@ -340,7 +331,7 @@ def test_plain_says_what_was_resumed_and_what_broke(clock: FakeClock) -> None:
     broke = "solved 2/2 (100.0%) · 1 infra error, not in the rates; last: reset"
     assert lines[2].startswith("3/4 episodes (2 from before) · – episodes/s")
     assert lines[2].endswith(broke)
-    assert lines[3].startswith("interrupted; what is finished is saved: run the same command again")
+    assert lines[3].startswith("stopped; finished episodes are saved and the same command")
     assert lines[3].endswith(broke)
     assert len(lines) == 4
 
@@ -349,7 +340,7 @@ def test_plain_writes_to_a_stream_that_cannot_encode_it(clock: FakeClock) -> Non
     raw = io.BytesIO()
     view = PlainProgress(io.TextIOWrapper(raw, encoding="ascii"), clock=clock)
     view.start(4, {"pick": 4}, "a · b\ud800")
-    assert raw.getvalue() == rb"a \xb7 b\ud800: 4 episodes (pick 4)" + b"\n"
+    assert raw.getvalue() == rb"a \xb7 b<d800>: 4 episodes (pick 4)" + b"\n"
 
 
 def test_make_progress_suits_the_output(monkeypatch: pytest.MonkeyPatch) -> None:

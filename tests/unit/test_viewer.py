@@ -267,7 +267,7 @@ def test_action_is_emphasised() -> None:
         ("\x1b[2J\x1b]0;title\x07\x9b31m", "<1b>[2J<1b>]0;title<07><9b>31m"),
         ("shown\rhidden\x08", "shown<0d>hidden<08>"),
         ("abc\u202edef\u200b", "abc<202e>def<200b>"),
-        ("\ud83d", r"\ud83d"),
+        ("\ud83d", "<d83d>"),
     ],
 )
 def test_text_from_outside_is_inert_everywhere(raw: str, safe: str | None) -> None:

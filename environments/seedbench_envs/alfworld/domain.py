@@ -44,6 +44,22 @@ APPLIANCES = MappingProxyType(
 )
 """Receptacle types that each state-changing action needs."""
 
+CHANGES = MappingProxyType(
+    {
+        "gotolocation": frozenset({"atlocation"}),
+        "openobject": frozenset({"opened"}),
+        "closeobject": frozenset({"opened"}),
+        "pickupobject": frozenset({"inreceptacle", "holds", "holdsany", "objectatlocation"}),
+        "putobject": frozenset({"inreceptacle", "holds", "holdsany", "objectatlocation"}),
+        "cleanobject": frozenset({"isclean"}),
+        "heatobject": frozenset({"ishot", "iscool"}),
+        "coolobject": frozenset({"ishot", "iscool"}),
+        "toggleobject": frozenset({"ison", "istoggled"}),
+        "sliceobject": frozenset({"issliced"}),
+    }
+)
+"""Predicates that each action changes."""
+
 KNIVES = frozenset({"knifetype", "butterknifetype"})
 """Object types that slice."""
 

@@ -55,7 +55,7 @@ class Engine:
     def admissible(self) -> list[str]:
         """The commands that do something now, sorted. A fresh list each time."""
         if self._admissible is None:
-            self._admissible = sorted([*self._local, *self._go_to()[1]])
+            self._admissible = sorted([*self._go_to()[1], *self._local])  # the long part is sorted already
         return list(self._admissible)
 
     def is_admissible(self, command: str) -> bool:
@@ -76,10 +76,12 @@ class Engine:
                 return NOTHING
             action = ("gotolocation", receptacle, -1)
         binding = self._binding(action)
+        name = action[0]
         if self._apply(action):
-            self.won = self.game.reached(self.state)
+            if name in self.game.decisive:
+                self.won = self.game.reached(self.state)
             self._refresh()
-        return self.game.grammar.feedback[action[0]](self.state, binding)
+        return self.game.grammar.feedback[name](self.state, binding)
 
     def _refresh(self) -> None:
         self._local = {self._command(action): action for action in self._local_actions()}

@@ -19,7 +19,7 @@ from sys import intern
 from typing import TYPE_CHECKING, Any
 
 from seedbench.errors import SeedBenchError
-from seedbench_envs.alfworld.domain import APPLIANCES, DOMAINS, KNIVES, Domain
+from seedbench_envs.alfworld.domain import APPLIANCES, CHANGES, DOMAINS, KNIVES, Domain
 from seedbench_envs.alfworld.facts import FLUENT, STATIC, index_of
 from seedbench_envs.alfworld.goal import GoalError, compile_goal, goal_literals, read_tree
 from seedbench_envs.alfworld.wording import Grammar, GrammarError, compile_grammar, split_task
@@ -68,6 +68,8 @@ class Game:
     goal: tuple[tuple[Any, ...], ...]
     """The goal's blocks of literals, for solvers and the generator."""
     reached: Callable[[State], bool]
+    decisive: frozenset[str]
+    """Actions that change a predicate which the goal reads: only after these can it be newly (un)reached."""
     commands: dict[tuple[str, int, int], str] = field(default_factory=dict)
     """Rendered commands by (action, first, second); filled as they come up."""
     go_to: dict[int, tuple[dict[str, int], list[str]]] = field(default_factory=dict)
@@ -212,6 +214,9 @@ def _build(
         initial={p: tuple(rows) for p, rows in facts.items() if p in _CHANGING},
         goal=tuple(blocks),
         reached=compile_goal(blocks, number),
+        decisive=frozenset(
+            action for action, changed in CHANGES.items() for block in blocks for p in block if p.predicate in changed
+        ),
     )
 
 

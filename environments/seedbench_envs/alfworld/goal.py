@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
-from seedbench_envs.alfworld.query import Literal, QueryError, compile_query, order_literals
+from seedbench_envs.alfworld.query import Literal, QueryError, compile_query, order_literals, stop
 
 if TYPE_CHECKING:
     from seedbench_envs.alfworld.state import State
@@ -73,7 +73,7 @@ def compile_goal(blocks: list[tuple[Literal, ...]], entities: Mapping[str, int])
             raise GoalError(str(error)) from error
 
     def reached(state: State) -> bool:
-        return all(any(True for _ in test(state, {})) for test in tests)
+        return all(test(state, {}, stop) for test in tests)
 
     return reached
 

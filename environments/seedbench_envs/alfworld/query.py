@@ -1,12 +1,12 @@
 """Conjunctive queries over the facts of a state: conditions of the grammar and goals of the problem.
 
-A query is a sequence of literals over variables and constants. `compile_query` turns it into nested
-generators with the access path of every literal chosen beforehand, from what is bound by then.
+A query is a sequence of literals over variables and constants. `compile_query` turns it into one search
+function whose access path for every literal was chosen beforehand, from what is bound by then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,15 @@ if TYPE_CHECKING:
     from seedbench_envs.alfworld.state import State
 
 Binding = dict[str, int]
-Answers = Callable[["State", Binding], Iterable[Binding]]
+Visit = Callable[[Binding], bool | None]
+Search = Callable[["State", Binding, Visit], bool]
+"""Shows each answer to the visitor until that returns True; returns whether it did. The binding it shows is
+reused for the next answer: a visitor reads it at once or copies it."""
+
+
+def stop(_: Binding) -> bool:
+    """The visitor that asks only whether there is an answer."""
+    return True
 
 
 class QueryError(ValueError):
@@ -33,8 +41,8 @@ class Literal:
 
 def compile_query(
     literals: tuple[Literal, ...], types: Mapping[str, str], bound: frozenset[str], *, distinct: bool
-) -> Answers:
-    """Compile to a function (state, binding) -> bindings that satisfy every literal, in sorted order.
+) -> Search:
+    """Compile to a search for the bindings that satisfy every literal, in sorted order.
 
     Args:
         literals: evaluated left to right; facts are enumerated in sorted order of their arguments.
@@ -45,22 +53,15 @@ def compile_query(
     Raises:
         QueryError: for an unknown predicate or a wrong number of arguments.
     """
-    steps: list[Answers] = []
-    known = set(bound)
+    known_at = [set(bound)]
     for literal in literals:
-        steps.append(_step(literal, types, frozenset(known), distinct))
-        known.update(name for name in literal.arguments if isinstance(name, str))
-    if len(steps) == 1:
-        return steps[0]
-
-    def run(state: State, binding: Binding, depth: int = 0) -> Iterator[Binding]:
-        if depth == len(steps):
-            yield binding
-            return
-        for extended in steps[depth](state, binding):
-            yield from run(state, extended, depth + 1)
-
-    return run
+        known_at.append(known_at[-1] | {name for name in literal.arguments if isinstance(name, str)})
+    search: Search = _visit
+    for literal, known in zip(reversed(literals), reversed(known_at[:-1]), strict=True):
+        search = _step(literal, types, frozenset(known), distinct, search)
+    if known_at[-1] == bound:
+        return search
+    return lambda state, binding, visit: search(state, dict(binding), visit)
 
 
 def order_literals(literals: Iterable[Literal]) -> tuple[Literal, ...]:
@@ -79,68 +80,75 @@ def order_literals(literals: Iterable[Literal]) -> tuple[Literal, ...]:
     return tuple(ordered)
 
 
-def _step(literal: Literal, types: Mapping[str, str], known: frozenset[str], distinct: bool) -> Answers:
+def _visit(state: State, scope: Binding, visit: Visit) -> bool:
+    return visit(scope) is True
+
+
+def _step(literal: Literal, types: Mapping[str, str], known: frozenset[str], distinct: bool, then: Search) -> Search:
+    """The search for one literal that goes on with `then` for each of its answers."""
     if literal.predicate == "distinct":
         first, second = (_value(argument) for argument in literal.arguments)
-        return lambda state, binding: (binding,) if first(binding) != second(binding) else ()
+        return lambda state, scope, visit: first(scope) != second(scope) and then(state, scope, visit)
     relation = RELATIONS.get(literal.predicate)
     if relation is None:
         raise QueryError(f"unknown predicate '{literal.predicate}'")
     if len(literal.arguments) != relation.arity:
         raise QueryError(f"'{literal.predicate}' takes {relation.arity} arguments")
     free = [a for a in literal.arguments if isinstance(a, str) and a not in known]
+    if len(set(free)) < len(free):
+        raise QueryError(f"'{free[0]}' stands twice in one literal")
     others = {
         name: tuple(other for other in known if distinct and types.get(other) == types.get(name)) for name in free
     }
-    if relation.arity == 1:
-        return _unary(relation, literal.arguments[0], free, others)
-    return _binary(relation, literal.arguments, free, others)
+    if not free:
+        return _check(relation, literal.arguments, then)
+    for name in reversed(free):
+        then = _choose(name, others[name], _candidates(relation, literal.arguments, name, free), then)
+    return then
 
 
 def _value(argument: str | int) -> Callable[[Binding], int]:
     if isinstance(argument, int):
-        return lambda binding: argument
-    return lambda binding: binding[argument]
+        return lambda scope: argument
+    return lambda scope: scope[argument]
 
 
-def _extend(name: str, others: tuple[str, ...], values: Iterable[int], binding: Binding) -> Iterator[Binding]:
-    for value in values:
-        if not any(binding[other] == value for other in others):
-            yield {**binding, name: value}
+def _check(relation: Relation, arguments: tuple[str | int, ...], then: Search) -> Search:
+    """A literal whose arguments are all known."""
+    test, first = relation.test, _value(arguments[0])
+    if relation.arity == 1:
+        return lambda state, scope, visit: test(state, first(scope), -1) and then(state, scope, visit)
+    second = _value(arguments[1])
+    return lambda state, scope, visit: test(state, first(scope), second(scope)) and then(state, scope, visit)
 
 
-def _unary(relation: Relation, argument: str | int, free: list[str], others: Mapping[str, tuple[str, ...]]) -> Answers:
-    if free:
-        name = free[0]
-        return lambda state, binding: _extend(name, others[name], relation.firsts(state, -1), binding)
-    value = _value(argument)
-    return lambda state, binding: (binding,) if relation.test(state, value(binding), -1) else ()
+def _candidates(
+    relation: Relation, arguments: tuple[str | int, ...], name: str, free: list[str]
+) -> Callable[[State, Binding], Iterable[int]]:
+    """Sorted values of a free argument, given what is known when its turn comes."""
+    if relation.arity == 1:
+        return lambda state, scope: relation.firsts(state, -1)
+    if name == arguments[1]:
+        first = _value(arguments[0])
+        return lambda state, scope: relation.seconds(state, first(scope))
+    if len(free) == 2:  # the second argument follows
+        return lambda state, scope: relation.lefts(state)
+    second = _value(arguments[1])
+    return lambda state, scope: relation.firsts(state, second(scope))
 
 
-def _binary(
-    relation: Relation,
-    arguments: tuple[str | int, ...],
-    free: list[str],
-    others: Mapping[str, tuple[str, ...]],
-) -> Answers:
-    first, second = arguments
-    if not free:
-        left, right = _value(first), _value(second)
-        return lambda state, binding: (binding,) if relation.test(state, left(binding), right(binding)) else ()
-    if free == [first]:
-        right = _value(second)
-        name = free[0]
-        return lambda state, binding: _extend(name, others[name], relation.firsts(state, right(binding)), binding)
-    if free == [second]:
-        left = _value(first)
-        name = free[0]
-        return lambda state, binding: _extend(name, others[name], relation.seconds(state, left(binding)), binding)
-    if first == second:
-        raise QueryError(f"'{first}' stands twice in one literal")
+def _choose(
+    name: str, others: tuple[str, ...], candidates: Callable[[State, Binding], Iterable[int]], then: Search
+) -> Search:
+    """Try every candidate for a free variable."""
 
-    def pairs(state: State, binding: Binding) -> Iterator[Binding]:
-        for one in _extend(free[0], others[free[0]], relation.lefts(state), binding):
-            values = relation.seconds(state, one[free[0]])
-            yield from _extend(free[1], others[free[1]], values, one)
+    def search(state: State, scope: Binding, visit: Visit) -> bool:
+        for value in candidates(state, scope):
+            if others and any(scope[other] == value for other in others):
+                continue
+            scope[name] = value
+            if then(state, scope, visit):
+                return True
+        return False
 
-    return pairs
+    return search

@@ -108,8 +108,7 @@ def _resolved(block: Block, number: Mapping[str, int]) -> Block:
 def _block_errands(block: Block, state: State, places: Mapping[int, list[int]]) -> Iterator[Plan]:
     """The errands of every assignment of one block's variables and every choice of appliances."""
     choosing = tuple(literal for literal in block if literal.predicate in _CHOOSING)
-    query = compile_query(order_literals(choosing), {}, frozenset(), distinct=False)
-    for binding in query(state, {}):
+    for binding in _bindings(choosing, state):
         wanted: dict[int, dict[str, int]] = {}
         for literal in block:
             if literal.predicate in _ACHIEVED:
@@ -118,6 +117,17 @@ def _block_errands(block: Block, state: State, places: Mapping[int, list[int]]) 
         jobs = [_jobs(item, conditions, state, places) for item, conditions in wanted.items()]
         for choice in product(*jobs):
             yield tuple(errand for job in choice for errand in job)
+
+
+def _bindings(literals: Block, state: State) -> list[Binding]:
+    """Every assignment that satisfies the literals."""
+    found: list[Binding] = []
+
+    def keep(binding: Binding) -> None:
+        found.append(dict(binding))
+
+    compile_query(order_literals(literals), {}, frozenset(), distinct=False)(state, {}, keep)
+    return found
 
 
 def _value(argument: str | int, binding: Binding) -> int:

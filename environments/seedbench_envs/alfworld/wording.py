@@ -20,17 +20,16 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from seedbench_envs.alfworld.query import Literal, QueryError, compile_query
+from seedbench_envs.alfworld.query import Binding, Literal, QueryError, Search, compile_query, stop
 
 if TYPE_CHECKING:
     from seedbench_envs.alfworld.state import State
 
-Binding = dict[str, int]
 Render = Callable[["State", Binding], str]
 
 
@@ -110,15 +109,19 @@ class Grammar:
             self.feedback[action] = self._text(self._actions[action].feedback, bound)
 
     def _text(self, rhs: str, bound: Mapping[str, str]) -> Render:
-        parts = list(self._parts(rhs, bound))
-        if len(parts) == 1:
-            return parts[0]
-        return lambda state, binding: "".join([part(state, binding) for part in parts])
+        text: Render = _Constant("")
+        for part in reversed(list(self._parts(rhs, bound))):
+            if isinstance(part, _Constant):
+                text = _prefixed(part.text, text)
+            elif isinstance(text, _Constant) and not text.text:
+                text = part
+            else:
+                text = _joined(part, text)
+        return text
 
     def _parts(self, rhs: str, bound: Mapping[str, str]) -> Iterator[Render]:
         text = rhs.lstrip()
         at = 0
-        empty = True
         while at < len(text):
             if text[at] == "[":
                 match = _CONDITIONAL.match(text, at + 1)
@@ -136,13 +139,10 @@ class Grammar:
                 yield self._symbol(match[1], bound)
                 at = match.end()
             elif match := _LITERAL.match(text, at):
-                yield _constant(match[0])
+                yield _Constant(match[0])
                 at = match.end()
             else:
                 break  # what cannot be parsed ends the production, as upstream
-            empty = False
-        if empty:
-            yield _constant("")
 
     def _symbol(self, symbol: str, bound: Mapping[str, str]) -> Render:
         """The first production of `symbol` whose condition holds; compiled once per set of bound variables."""
@@ -160,22 +160,19 @@ class Grammar:
         rules = self._rules.get(symbol)
         if not rules:
             raise GrammarError(f"the grammar has no symbol '#{symbol}#'")
-        choices = []
+        choices: list[tuple[Search | None, Render]] = []
         for rule in rules:
-            exists = self._query(rule.condition, bound)[0] if rule.condition else None
-            choices.append((exists, self._text(rule.rhs, bound)))
-            if exists is None:
+            condition = self._query(rule.condition, bound)[0] if rule.condition else None
+            choices.append((condition, self._text(rule.rhs, bound)))
+            if condition is None:
                 break
-
-        if len(choices) == 1 and choices[0][0] is None:
+        if choices[0][0] is None:
             self._compiled[key] = choices[0][1]
             return choices[0][1]
 
         def render(state: State, binding: Binding) -> str:
-            for exists, text in choices:
-                if exists is None:
-                    return text(state, binding)
-                for _ in exists(state, binding):
+            for condition, text in choices:
+                if condition is None or condition(state, binding, stop):
                     return text(state, binding)
             raise GrammarError(f"no production of '#{symbol}#' applies")
 
@@ -185,11 +182,17 @@ class Grammar:
     def _items(self, match: re.Match[str], bound: Mapping[str, str]) -> Callable[[State, Binding], list[str]]:
         """All renderings of `{expression | condition}`, one for each answer of the condition."""
         given = match["given"]
-        answers, scope = self._query(given, bound) if given else (None, bound)
+        search, scope = self._query(given, bound) if given else (None, bound)
         inner = self._symbol(match["symbol"], scope) if match["symbol"] else _expression(match["expr"], scope)
-        if answers is None:
+        if search is None:
             return lambda state, binding: [inner(state, binding)]
-        return lambda state, binding: [inner(state, answer) for answer in answers(state, binding)]
+
+        def items(state: State, binding: Binding) -> list[str]:
+            found: list[str] = []
+            search(state, binding, lambda answer: found.append(inner(state, answer)))
+            return found
+
+        return items
 
     def _joined(self, match: re.Match[str], bound: Mapping[str, str]) -> Render:
         items = self._items(match, bound)
@@ -222,9 +225,7 @@ class Grammar:
 
         return missing
 
-    def _query(
-        self, condition: str, bound: Mapping[str, str]
-    ) -> tuple[Callable[[State, Binding], Iterable[Binding]], Mapping[str, str]]:
+    def _query(self, condition: str, bound: Mapping[str, str]) -> tuple[Search, Mapping[str, str]]:
         literals, types = _condition(condition)
         scope = {**bound, **types}
         try:
@@ -239,8 +240,25 @@ def compile_grammar(text: str, parameters: tuple[tuple[str, tuple[tuple[str, str
     return Grammar(text, dict(parameters))
 
 
-def _constant(text: str) -> Render:
-    return lambda state, binding: text
+@dataclass(frozen=True, slots=True)
+class _Constant:
+    """A piece of text that depends on nothing."""
+
+    text: str
+
+    def __call__(self, state: State, binding: Binding) -> str:
+        return self.text
+
+
+def _joined(first: Render, second: Render) -> Render:
+    return lambda state, binding: first(state, binding) + second(state, binding)
+
+
+def _prefixed(prefix: str, rest: Render) -> Render:
+    """`prefix + rest`, joined now where both are constant."""
+    if isinstance(rest, _Constant):
+        return _Constant(prefix + rest.text)
+    return lambda state, binding: prefix + rest(state, binding)
 
 
 def _parse(text: str) -> tuple[dict[str, ActionText], dict[str, list[Production]]]:
@@ -310,10 +328,12 @@ def _expression(source: str, bound: Mapping[str, str]) -> Render:
 def _node(node: ast.expr, source: str, bound: Mapping[str, str]) -> Render:
     match node:
         case ast.Constant(value=str(text)):
-            return _constant(text)
+            return _Constant(text)
         case ast.BinOp(op=ast.Add(), left=left, right=right):
             first, second = _node(left, source, bound), _node(right, source, bound)
-            return lambda state, binding: first(state, binding) + second(state, binding)
+            if isinstance(first, _Constant):
+                return _prefixed(first.text, second)
+            return _joined(first, second)
         case ast.BoolOp(op=ast.Or(), values=values):
             options = [_node(value, source, bound) for value in values]
             return lambda state, binding: next((text for option in options if (text := option(state, binding))), "")
@@ -322,7 +342,7 @@ def _node(node: ast.expr, source: str, bound: Mapping[str, str]) -> Render:
         case ast.Attribute(value=ast.Name(id=name), attr="id") if name in bound:
             return lambda state, binding: state.game.ids[binding[name]]
         case ast.Attribute(value=ast.Name(id=name), attr="indefinite") if name in bound:
-            return _constant("a")
+            return _Constant("a")
         case ast.Attribute(value=ast.Name(id=name), attr="definite") if name in bound:
-            return _constant("the")
+            return _Constant("the")
     raise GrammarError(f"cannot evaluate the expression {source!r}")
