@@ -60,7 +60,7 @@ def check_evaluation(job: Evaluation) -> None:
     """Refuse what cannot work before anything costly is loaded.
 
     Raises:
-        UsageError: a protocol for another suite, counts below 1, or a run folder of other settings.
+        UsageError: a protocol for another suite, counts below 1, an unknown engine, or a run folder of other settings.
         SeedBenchError: the store lacks tasks of the panel, or holds other content under their names.
     """
     suites = job.protocol.settings.suites
@@ -76,6 +76,7 @@ def check_evaluation(job: Evaluation) -> None:
     problems = data_problems(job.panel, dict(suite.content_hashes(job.panel)))
     if problems:
         raise SeedBenchError(f"{'; '.join(problems)}. Fetch the data again: `seedbench data fetch {suite.name}`.")
+    suite.make(job.panel, job.engine).close()
 
 
 def evaluate(job: Evaluation, progress: Progress) -> dict[str, Any]:
@@ -170,11 +171,13 @@ async def _play_all(
                 if episode.outcome is Outcome.INFRA_ERROR:
                     infra += 1
                     progress.note(f"{task.id}: {episode.error}")
-                    env.close()
+                    with suppress(Exception):  # what broke in an episode may break here too
+                        env.close()
                     env = suite.make(job.panel, job.engine)
                     if infra > allowed:
+                        reason = episode.error.rstrip(".")
                         raise SeedBenchError(
-                            f"{infra} of {total} episodes ended in infrastructure errors (the last: {episode.error})."
+                            f"{infra} of {total} episodes ended in infrastructure errors (the last: {reason})."
                             " They count as nothing; mend the cause and run the same command again."
                         )
                 await asyncio.sleep(0)  # lets Ctrl-C and other episodes in where the policy never waits
@@ -185,7 +188,7 @@ async def _play_all(
         async with asyncio.TaskGroup() as group:
             for _ in range(min(job.concurrency, len(todo))):
                 group.create_task(worker())
-    except* SeedBenchError as errors:
+    except* (SeedBenchError, OSError) as errors:  # OSError: nobody reads the progress any more
         raise errors.exceptions[0] from None  # the first one says what happened; the rest follow from it
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import re
+import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -87,7 +89,10 @@ def shipped() -> dict[str, Traversable]:
     """`suite/name@version` -> file, of every panel that the installed suites ship, sorted."""
     found: dict[str, Traversable] = {}
     for suite in suite_names():
-        folder = get_suite(suite).resources / "panels"
+        try:
+            folder = get_suite(suite).resources / "panels"
+        except SeedBenchError:  # a broken suite hides its own panels only; `load_panel` and `doctor` say why
+            continue
         for file in folder.iterdir() if folder.is_dir() else ():
             if file.name.endswith(".jsonl.gz") and file.name.startswith(f"{suite}--"):
                 name = file.name.removeprefix(f"{suite}--").removesuffix(".jsonl.gz")
@@ -113,6 +118,8 @@ def load_panel(spec: str) -> Panel:
         if not path.is_file():
             raise UsageError(f"there is no panel file '{spec}'.")
         return read_panel(path)
+    if (suite := spec.partition("/")[0]) in suite_names():
+        get_suite(suite)  # raises the reason where it does not load
     raise unknown("panel", spec, {name.rpartition("@")[0] for name in panels})
 
 
@@ -122,19 +129,22 @@ def read_panel(file: Traversable | Path) -> Panel:
         raw = file.read_bytes()
         lines = (gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw).decode().splitlines()
         header = json.loads(lines[0])
+        split = _text(header, "split")
         tasks = tuple(
-            Task(row["id"], row["family"], header["split"], row["sha256"]) for row in map(json.loads, lines[1:])
+            Task(_text(row, "id"), _text(row, "family"), split, _text(row, "sha256"))
+            for row in map(json.loads, lines[1:])
         )
         panel = Panel(
-            f"{header['name']}@{header['version']}", header["suite"], header["split"],
-            bool(header["official"]), header.get("dialect", ""), tasks,
+            f"{_text(header, 'name')}@{int(header['version'])}", _text(header, "suite"), split,
+            bool(header["official"]), _text({"dialect": "", **header}, "dialect"), tasks,
         )  # fmt: skip
-    except (ValueError, KeyError, IndexError, TypeError, EOFError, gzip.BadGzipFile) as error:
+    except (ValueError, KeyError, IndexError, TypeError, EOFError, zlib.error, RecursionError, OSError) as error:
         raise SeedBenchError(
             f"'{file.name}' is not a panel file ({type(error).__name__}: {error}); expected JSON lines: a header with"
             " name, version, suite, split and official, then id, family and sha256 of each task."
         ) from error
-    if len({task.id for task in tasks}) < len(tasks):
+    # Attempts are told apart by content, so two names for one content would count as one task.
+    if min(len({task.id for task in tasks}), len({task.sha256 for task in tasks})) < len(tasks):
         raise SeedBenchError(f"the panel '{panel.name}' lists a task twice.")
     if not tasks:
         raise SeedBenchError(f"the panel '{panel.name}' has no tasks.")
@@ -143,9 +153,26 @@ def read_panel(file: Traversable | Path) -> Panel:
     return panel
 
 
+def _text(row: dict[str, object], key: str) -> str:
+    value = row[key]
+    if not isinstance(value, str):
+        raise TypeError(f"{key} is no text")
+    value.encode()  # a lone surrogate has no place in a hash
+    return value
+
+
 def write_panel(panel: Panel, path: Path) -> None:
-    """Write a panel file; gzipped without a time stamp where the name ends in .gz, so that bytes are stable."""
+    """Write a panel file; gzipped without a time stamp where the name ends in .gz, so that bytes are stable.
+
+    Raises:
+        UsageError: a name that is not `name@version`, or a file name that `load_panel` would not take.
+        SeedBenchError: the file cannot be written.
+    """
     name, _, version = panel.name.rpartition("@")
+    if not re.fullmatch(r"[^\s@\[\]]+@[0-9]+", panel.name):
+        raise UsageError(f"'{panel.name}' is no panel name; expected name@version, e.g. mine/heat-20@1.")
+    if not path.name.endswith((".jsonl", ".jsonl.gz")):
+        raise UsageError(f"a panel file's name ends in .jsonl or .jsonl.gz, not '{path.name}'.")
     header = {
         "name": name, "version": int(version), "suite": panel.suite, "split": panel.split,
         "official": panel.official, "dialect": panel.dialect, "n": len(panel.tasks), "hash": panel.hash,
@@ -154,8 +181,11 @@ def write_panel(panel: Panel, path: Path) -> None:
         {"id": task.id, "family": task.family, "sha256": task.sha256} for task in panel.tasks
     )
     text = "".join(json.dumps(row) + "\n" for row in (header, *rows))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(gzip.compress(text.encode(), mtime=0) if path.suffix == ".gz" else text.encode())
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(gzip.compress(text.encode(), mtime=0) if path.suffix == ".gz" else text.encode())
+    except OSError as error:
+        raise SeedBenchError(f"cannot write '{path}': {error.strerror}.") from error
 
 
 def data_problems(panel: Panel, held: dict[str, str]) -> list[str]:

@@ -27,9 +27,12 @@ from seedbench.policies.base import Sampling
 from seedbench.registry import get_suite, suite_names
 from seedbench.types import Message
 
+_CHANGEABLE = ("limits", "sampling", "context")
+"""Sections whose settings a run may change."""
+
 
 class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class Limits(_Section):
@@ -54,6 +57,7 @@ class Parser(_Section):
     """How an action is read from a response, and what counts as an invalid response."""
 
     action_tag: str = "action"
+    """Tag around the action; empty: the action is the first line that is not empty."""
     think_tag: str = ""
     """Tag that a response must open and close to be valid; empty: none is asked for."""
     lowercase: bool = True
@@ -83,12 +87,20 @@ class Dialect(_Section):
     """Regular expressions that no admissible command may match."""
 
 
+class Example(_Section):
+    """A worked turn shown before the first prompt: what was asked and what to answer."""
+
+    user: str
+    assistant: str
+
+
 class Prompts(_Section):
     """Template files, relative to the protocol file. `first` serves turns without a past."""
 
     system: str = ""
     first: str
     later: str
+    examples: tuple[Example, ...] = ()
     hide: tuple[str, ...] = ()
     """Admissible commands that the prompt does not list."""
 
@@ -134,10 +146,10 @@ class Protocol:
         SeedBenchError: a template that does not compile or a pattern that is no regular expression.
     """
 
-    def __init__(self, settings: ProtocolFile, templates: dict[str, str], changed: tuple[str, ...] = ()) -> None:
+    def __init__(self, settings: ProtocolFile, templates: dict[str, str], base: ProtocolFile | None = None) -> None:
         self.settings = settings
-        self._changed = changed
         self.templates = templates
+        self._base = base or settings  # the file's own settings, where `settings` changes some
         # Sandboxed: protocol files come from users and papers, and templates are programs.
         jinja = jinja2.sandbox.ImmutableSandboxedEnvironment(
             undefined=jinja2.StrictUndefined,
@@ -155,12 +167,18 @@ class Protocol:
         except re.error as error:
             raise SeedBenchError(f"protocol '{self.name}': a pattern is no regular expression: {error}.") from error
         tag = re.escape(settings.parser.action_tag)
-        self._action = re.compile(rf"<{tag}>(.*?)</{tag}>", re.S | re.I)
+        self._open, self._close = re.compile(f"<{tag}>", re.I), re.compile(f"</{tag}>", re.I)
 
     @property
     def name(self) -> str:
         """With version and changed settings, e.g. `alfworld/seed@1` or `alfworld/seed@1[steps=10]`."""
-        marks = f"[{';'.join(self._changed)}]" if self._changed else ""
+        changed = [
+            f"{key}={value}"
+            for section in _CHANGEABLE
+            for key, value in getattr(self.settings, section)
+            if value != getattr(getattr(self._base, section), key)
+        ]
+        marks = f"[{';'.join(changed)}]" if changed else ""
         return f"{self.settings.name}@{self.settings.version}{marks}"
 
     @cached_property
@@ -206,6 +224,8 @@ class Protocol:
         messages = []
         if prompts.system:
             messages.append(Message("system", self._render(prompts.system, shared)))
+        for example in prompts.examples:
+            messages += [Message("user", example.user), Message("assistant", example.assistant)]
         if self.settings.context.kind == "window":
             shown = [
                 {"step": number + 1, "observation": turn.observation, "action": turn.action}
@@ -235,15 +255,25 @@ class Protocol:
     def _render(self, template: str, values: dict[str, Any]) -> str:
         try:
             return self._compiled[template].render(values).strip()
-        except jinja2.TemplateError as error:
-            raise SeedBenchError(f"protocol '{self.name}': template {template}: {error}.") from error
+        except Exception as error:  # a template is a program of its author's: it may raise anything
+            reason = str(error) or type(error).__name__
+            raise SeedBenchError(f"protocol '{self.name}': template {template}: {reason.rstrip('.')}.") from error
 
     def parse(self, response: str) -> ParsedAction:
         """Find the action in a response. Says nothing of admissibility: that is the environment's word."""
         rules = self.settings.parser
-        match = self._action.search(response)
-        action = match[1].strip() if match else (response[-rules.tail :] if rules.tail else "")
-        valid = match is not None
+        if rules.action_tag:
+            # Two searches, not one pattern with `.*?`: that would be quadratic in unclosed tags.
+            opening = self._open.search(response)
+            closing = self._close.search(response, opening.end()) if opening else None
+            valid = closing is not None
+            if opening and closing:
+                action = response[opening.end() : closing.start()].strip()
+            else:
+                action = response[-rules.tail :] if rules.tail else ""
+        else:
+            action = next((line.strip() for line in response.splitlines() if line.strip()), "")
+            valid = bool(action)
         if rules.think_tag and self.settings.sampling.thinking != "off":
             valid = valid and f"<{rules.think_tag}>" in response and f"</{rules.think_tag}>" in response
         if self._reject and self._reject.search(response):
@@ -254,7 +284,7 @@ class Protocol:
         """The response that says an action and nothing else: what scripted policies answer."""
         rules = self.settings.parser
         think = f"<{rules.think_tag}></{rules.think_tag}>" if rules.think_tag else ""
-        return f"{think}<{rules.action_tag}>{action}</{rules.action_tag}>"
+        return f"{think}<{rules.action_tag}>{action}</{rules.action_tag}>" if rules.action_tag else think + action
 
     def dialect_problem(self, admissible: Sequence[str] | None, *, start: bool) -> str:
         """Why the environment's commands do not fit the protocol's wording; empty where they do."""
@@ -275,28 +305,26 @@ class Protocol:
         """A copy with some settings replaced (`steps=10`, `temperature=0.0`...); its name says so, its hash differs.
 
         Raises:
-            UsageError: an unknown setting or a value out of range.
+            UsageError: an unknown setting or a value out of range. None leaves a setting as it is.
         """
-        changes = {key: value for key, value in changes.items() if value is not None}
-        if not changes:
-            return self
         data = self.settings.model_dump(mode="json")
-        changed = []
         for key, value in changes.items():
-            section = next((s for s in ("limits", "sampling", "context") if key in data[s]), None)
+            section = next((s for s in _CHANGEABLE if key in data[s]), None)
             if section is None:
-                raise unknown("protocol setting", key, [k for s in ("limits", "sampling", "context") for k in data[s]])
-            if data[section][key] != value:
+                raise unknown("protocol setting", key, [k for s in _CHANGEABLE for k in data[s]])
+            if value is not None:
                 data[section][key] = value
-                changed.append(f"{key}={value}")
-        return Protocol(_validated(data, self.name), self.templates, (*self._changed, *changed))
+        return Protocol(_validated(data, self.name), self.templates, self._base)
 
 
 def shipped_protocols() -> dict[str, Traversable]:
     """`suite/name@version` -> TOML file, of every protocol that the installed suites ship, sorted."""
     found: dict[str, Traversable] = {}
     for suite in suite_names():
-        folder = get_suite(suite).resources / "protocols"
+        try:
+            folder = get_suite(suite).resources / "protocols"
+        except SeedBenchError:  # as in panels.shipped
+            continue
         for file in folder.iterdir() if folder.is_dir() else ():
             if file.name.endswith(".toml"):
                 found[f"{suite.removeprefix('mini-')}/{file.name.removesuffix('.toml')}"] = file
@@ -333,12 +361,17 @@ def read_protocol(file: Traversable | Path) -> Protocol:
     names = {settings.prompts.system, settings.prompts.first, settings.prompts.later} - {""}
     templates = {}
     for name in sorted(names):
+        # What a template holds is sent to servers and kept in runs: a protocol must not name just any file.
+        if Path(name).is_absolute() or ".." in Path(name).parts:
+            raise UsageError(f"protocol '{settings.name}': the template '{name}' must lie beside {file.name}.")
         try:
             templates[name] = (folder / name).read_text(encoding="utf-8")
         except OSError as error:
             raise SeedBenchError(
                 f"protocol '{settings.name}': the template '{name}' is not beside {file.name}."
             ) from error
+        except ValueError as error:
+            raise SeedBenchError(f"protocol '{settings.name}': the template '{name}' is not UTF-8 text.") from error
     return Protocol(settings, templates)
 
 

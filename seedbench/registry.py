@@ -30,6 +30,10 @@ def get_suite(name: str) -> Suite:
         raise unknown("suite", name, points)
     try:
         suite: Suite = points[name].load()
-    except ImportError as error:
-        raise SeedBenchError(f"the suite '{name}' is registered but does not load: {error}.") from error
+    except Exception as error:  # other people's packages fail in their own ways, and must not stop the rest
+        reason = f"{type(error).__name__}: {error}".rstrip(".")
+        raise SeedBenchError(
+            f"the suite '{name}' ({points[name].value}) is registered but does not load: {reason}. Mend or uninstall"
+            " its package."
+        ) from error
     return suite

@@ -165,6 +165,17 @@ class _Rollout:
 async def _call(env: Environment, function: Callable[[], T]) -> T:
     """Call the environment; in a thread if it blocks for long. What it raises is its fault, not the agent's."""
     try:
-        return await asyncio.to_thread(function) if getattr(env, "slow", False) else function()
+        return await _in_thread(function) if getattr(env, "slow", False) else function()
     except Exception as error:
         raise EnvironmentFault(f"{type(error).__name__}: {error}") from error
+
+
+async def _in_thread(function: Callable[[], T]) -> T:
+    """Call in a thread. A cancelled call is waited for: nobody else may touch the environment before it is done."""
+    call = asyncio.ensure_future(asyncio.to_thread(function))
+    try:
+        return await asyncio.shield(call)
+    except asyncio.CancelledError:
+        await asyncio.wait([call])
+        call.exception()  # taken note of: nobody is left to hear it
+        raise

@@ -22,6 +22,7 @@ from seedbench.errors import SeedBenchError, UsageError
 from seedbench.types import Episode, Outcome
 
 MANIFEST, LOG, SUMMARY = "manifest.json", "episodes.jsonl", "summary.json"
+_LOCK = ".lock"
 
 
 class Run:
@@ -35,8 +36,9 @@ class Run:
     def __init__(self, folder: Path, settings: dict[str, Any], manifest: dict[str, Any]) -> None:
         self.folder = folder
         try:
+            refuse_other_settings(folder, settings)  # before anything is written to a folder that is not ours
             folder.mkdir(parents=True, exist_ok=True)
-            self._lock = (folder / ".lock").open("w")
+            self._lock = (folder / _LOCK).open("a")
         except OSError as error:
             raise SeedBenchError(f"cannot write the run folder '{folder}': {error.strerror}.") from error
         try:
@@ -61,16 +63,11 @@ class Run:
         self._lock.close()
 
     def _matched(self, settings: dict[str, Any], manifest: dict[str, Any]) -> dict[str, Any]:
-        if not (self.folder / MANIFEST).exists():
-            others = [path.name for path in self.folder.iterdir() if path.name not in {".lock", LOG, SUMMARY}]
-            if others or (self.folder / LOG).exists():
-                raise UsageError(
-                    f"'{self.folder}' is not empty and holds no run manifest; choose another folder with --out."
-                )
+        refuse_other_settings(self.folder, settings)  # again, now that nobody else can change it
+        if not _is_begun(self.folder):
             fresh = {"schema": "seedbench.manifest/1", "settings": settings, **manifest, "sessions": []}
             write_json(self.folder / MANIFEST, fresh)
             return fresh
-        refuse_other_settings(self.folder, settings)
         return read_manifest(self.folder)
 
     def _opened_log(self) -> io.FileIO:
@@ -96,7 +93,7 @@ class Run:
     def append(self, episode: Episode) -> None:
         """Write one episode through to the system. Raises SeedBenchError when the disk is full; the log stays whole."""
         log = self._log
-        line = (json.dumps(episode.to_json(), ensure_ascii=False) + "\n").encode("utf-8", "surrogatepass")
+        line = _encoded(json.dumps(episode.to_json(), ensure_ascii=False))
         start = log.seek(0, os.SEEK_END)
         try:
             while line:
@@ -115,8 +112,18 @@ class Run:
 
 
 def refuse_other_settings(folder: Path, settings: dict[str, Any]) -> None:
-    """Raise UsageError if `folder` holds a run whose settings differ in any of the given keys; show how."""
-    if not (folder / MANIFEST).exists():
+    """Raise UsageError if `folder` is no place for a run with these settings, and show why.
+
+    It is none where it holds something else, or a run whose settings differ in any of the given keys. A run
+    without a single logged episode binds nobody.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"'{folder}' is a file; choose a folder with --out.")
+    names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+    # The manifest is looked for after the listing: a run that another process begins here writes it first.
+    if names - {_LOCK, _draft(folder / MANIFEST).name} and not (folder / MANIFEST).exists():
+        raise UsageError(f"'{folder}' is not empty and holds no run manifest; choose another folder with --out.")
+    if not _is_begun(folder):
         return
     held = read_manifest(folder)["settings"]
     if differences := _differences({key: held.get(key) for key in settings}, settings):
@@ -126,11 +133,25 @@ def refuse_other_settings(folder: Path, settings: dict[str, Any]) -> None:
         )
 
 
+def _is_begun(folder: Path) -> bool:
+    log = folder / LOG
+    return (folder / MANIFEST).exists() and log.exists() and log.stat().st_size > 0
+
+
+def _draft(path: Path) -> Path:
+    return path.with_name(f".{path.name}.tmp")
+
+
+def _encoded(text: str) -> bytes:
+    """A JSON text as a UTF-8 line. A lone surrogate, which servers do send, becomes its JSON escape."""
+    return (text + "\n").encode("utf-8", "backslashreplace")
+
+
 def write_json(path: Path, value: object) -> None:
     """Write a JSON file in one step: readers see the old or the new one, never half. Raises SeedBenchError."""
-    draft = path.with_name(f".{path.name}.tmp")
+    draft = _draft(path)
     try:
-        draft.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        draft.write_bytes(_encoded(json.dumps(value, indent=2, ensure_ascii=False)))
         draft.replace(path)
     except OSError as error:
         draft.unlink(missing_ok=True)
@@ -146,9 +167,14 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         raise UsageError(f"'{folder}' is not a run folder (no {MANIFEST}); runs are made by `seedbench eval --out`.")
     try:
         manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        manifest["settings"], manifest["sessions"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise SeedBenchError(f"'{path}' is damaged ({error}).") from error
+        shape = (manifest["settings"]["policy"], manifest["policy"]["name"], manifest["sessions"])
+        if not all(map(isinstance, shape, (dict, str, list))):
+            raise TypeError("a part has another type")
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise SeedBenchError(
+            f"'{path}' is damaged ({reason}); evaluate again into another folder with --out."
+        ) from error
     return manifest
 
 
@@ -167,9 +193,12 @@ def read_episodes(folder: Path) -> Iterator[Episode]:
             if not line.endswith(b"\n"):
                 return
             try:
-                yield Episode.from_json(json.loads(line.decode("utf-8", "surrogatepass")))
+                yield Episode.from_json(json.loads(line))
             except (ValueError, TypeError, KeyError) as error:
-                raise SeedBenchError(f"'{path}' line {number} is damaged ({type(error).__name__}: {error}).") from error
+                raise SeedBenchError(
+                    f"'{path}' line {number} is damaged ({type(error).__name__}: {error}); delete that line and run the"
+                    " same `seedbench eval` command again to play its episode once more."
+                ) from error
 
 
 def finished(folder: Path) -> dict[tuple[str, int], Outcome]:

@@ -40,15 +40,19 @@ def download(url: str, target: Path, report: Report) -> Path:
 
     if target.is_file():
         return target
-    target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(target.name + ".part")
     have = part.stat().st_size if part.is_file() else 0
-    headers = {"Range": f"bytes={have}-"} if have else {}
+    # Parts are counted in the bytes of the file, so it must come as it is.
+    headers = {"Accept-Encoding": "identity", **({"Range": f"bytes={have}-"} if have else {})}
     try:
+        target.parent.mkdir(parents=True, exist_ok=True)
         with httpx.stream("GET", url, headers=headers, follow_redirects=True, timeout=30) as reply:
-            if reply.status_code == 416:  # the part already holds everything
-                part.replace(target)
+            if reply.status_code == 416 and reply.headers.get("content-range") == f"bytes */{have}":
+                part.replace(target)  # it held everything already
                 return target
+            if reply.status_code == 416:
+                part.unlink()
+                raise OSError("the part that was stored does not belong to the file and was deleted")
             reply.raise_for_status()
             if reply.status_code != 206:
                 have = 0
@@ -59,8 +63,8 @@ def download(url: str, target: Path, report: Report) -> Path:
                     file.write(chunk)
     except (httpx.HTTPError, OSError) as error:
         raise SeedBenchError(
-            f"cannot download {url}: {error or type(error).__name__}. Run the command again to continue, or fetch the"
-            " file by other means and import it with `--from FILE`."
+            f"cannot download {url}: {str(error) or type(error).__name__}. Run the command again to continue, or fetch"
+            " the file by other means and import it with `--from FILE`."
         ) from error
     part.replace(target)
     return target

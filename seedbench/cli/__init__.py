@@ -5,15 +5,38 @@ from __future__ import annotations
 import errno
 import os
 import sys
+from typing import Any
 
 import typer
+from typer.core import TyperGroup
 
 from seedbench import __version__
 from seedbench.cli import data, doctor, eval, models, panels, protocols, table, validate, view
 from seedbench.errors import SeedBenchError
+from seedbench.ui.text import inert
+
+
+class _Verbs(TyperGroup):
+    """Ends as the shell expects where the user or the reader of the output goes away.
+
+    The framework handles both too, but silently, and by versions in different ways.
+    """
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            typer.echo("interrupted; run the same command again to continue.", err=True)
+            raise typer.Exit(130) from None
+        except BrokenPipeError:
+            # `| head`: keep the interpreter from flushing into the closed pipe.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(0) from None
+
 
 app = typer.Typer(
     name="seedbench",
+    cls=_Verbs,
     help="Fair evaluation of language-model agents: fixed panels, versioned protocols, intervals.",
     no_args_is_help=True,
     add_completion=False,
@@ -52,18 +75,13 @@ def main() -> None:
     try:
         app()
     except SeedBenchError as error:
-        typer.echo(f"error: {error}", err=True)
+        typer.echo(f"error: {inert(str(error))}", err=True)
         sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        typer.echo("interrupted; run the same command again to continue.", err=True)
-        sys.exit(130)
-    except BrokenPipeError:
-        # The reader went away (`| head`); keep the interpreter from flushing into the closed pipe.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS):
+        # A file or a disk that refuses is the user's to mend; anything else is a fault of ours.
+        if not error.filename and error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
         place = f" '{error.filename}'" if error.filename else ""
-        typer.echo(f"error: cannot write{place}: {error.strerror}. Free space or choose another folder.", err=True)
+        text = f"error: cannot read or write{place}: {error.strerror}. Free space, mend it or choose another place."
+        typer.echo(inert(text), err=True)
         sys.exit(1)

@@ -12,13 +12,18 @@ app = typer.Typer(help="Bring benchmark data into the store and check it.", no_a
 @app.command("list")
 def list_command() -> None:
     """What the store holds of every suite."""
+    from seedbench.errors import SeedBenchError
     from seedbench.registry import get_suite, suite_names
     from seedbench.store import store_root
 
     typer.echo(f"store: {store_root()}")
     for name in suite_names():
-        suite = get_suite(name)
-        status = suite.check()
+        try:
+            suite = get_suite(name)
+            status = suite.check()
+        except SeedBenchError as error:
+            typer.echo(f"{name:<16} broken      {error}")
+            continue
         kind = "official" if suite.official else "generated, not official"
         state = "ok" if not status.problems else "incomplete" if status.summary != "no games" else "missing"
         typer.echo(f"{name:<16} {state:<11} {kind:<24} {status.summary}")

@@ -20,7 +20,7 @@ def doctor_command() -> None:
     from seedbench import __version__
     from seedbench.manifest import describe_machine, package_versions
     from seedbench.models import MODELS, folder_of, is_complete
-    from seedbench.registry import get_suite, suite_names
+    from seedbench.registry import suite_names
     from seedbench.store import store_root
 
     versions = package_versions()
@@ -35,9 +35,7 @@ def doctor_command() -> None:
     _line(*_reference())
     typer.echo("\ndata")
     for name in suite_names():
-        status = get_suite(name).check()
-        text = " ".join(status.problems) if status.problems else status.summary
-        _line(not status.problems, name, text)
+        _line(*_data(name))
     typer.echo("\nmodels")
     for name in MODELS:
         stored = is_complete(folder_of(name, store_root()))
@@ -46,6 +44,17 @@ def doctor_command() -> None:
 
 def _line(good: bool, name: str, text: str) -> None:
     typer.echo(f"  {'ok' if good else '--'}  {name:<14} {text}")
+
+
+def _data(name: str) -> tuple[bool, str, str]:
+    from seedbench.errors import SeedBenchError
+    from seedbench.registry import get_suite
+
+    try:
+        status = get_suite(name).check()
+    except SeedBenchError as error:  # a broken package or store: what this verb is there to tell
+        return False, name, str(error)
+    return not status.problems, name, " ".join(status.problems) or status.summary
 
 
 def _installed(name: str) -> str:

@@ -29,13 +29,13 @@ def show_command(
 ) -> None:
     """The tasks of a panel: family, content hash, id."""
     from seedbench.panels import load_panel
+    from seedbench.ui.text import inert
 
     chosen = load_panel(panel).subset([f.strip() for f in families.split(",") if f.strip()], limit)
-    typer.echo(
-        f"{chosen.name}: {len(chosen.tasks)} tasks, suite {chosen.suite}, split {chosen.split}, hash {chosen.hash}"
-    )
+    head = f"{chosen.name}: {len(chosen.tasks)} tasks, suite {chosen.suite}, split {chosen.split}, hash {chosen.hash}"
+    typer.echo(inert(head))
     for task in chosen.tasks:
-        typer.echo(f"{task.family:<8} {task.sha256[:12]} {task.id}")
+        typer.echo(inert(f"{task.family:<8} {task.sha256[:12]} {task.id}"))
 
 
 @app.command("check")

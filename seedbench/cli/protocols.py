@@ -23,12 +23,13 @@ def show_command(protocol: str = typer.Argument(help="Protocol name or TOML file
     import json
 
     from seedbench.protocol import load_protocol
+    from seedbench.ui.text import inert
 
     chosen = load_protocol(protocol)
-    typer.echo(f"{chosen.name}  hash {chosen.hash}")
+    typer.echo(inert(f"{chosen.name}  hash {chosen.hash}"))
     content = chosen.content()
     templates = {role: content["prompts"].pop(role) for role in ("system", "first", "later")}
-    typer.echo(json.dumps(content, indent=2, ensure_ascii=False))
+    typer.echo(inert(json.dumps(content, indent=2, ensure_ascii=False)))
     for role, text in templates.items():
         if text:
-            typer.echo(f"--- {role}\n{text.rstrip()}")
+            typer.echo(inert(f"--- {role}\n{text.rstrip()}"))

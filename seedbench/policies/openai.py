@@ -17,6 +17,7 @@ parser: start the server without one.
 """
 
 import asyncio
+import hashlib
 import os
 from typing import Any
 from urllib.parse import SplitResult, urlsplit, urlunsplit
@@ -84,19 +85,16 @@ class OpenAIPolicy(Policy):
     async def open(self) -> None:
         """Ask the server what it serves. Raises SeedBenchError where it is unreachable or refuses the key."""
         headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}
-        self._client = httpx.AsyncClient(
+        self._client = client = httpx.AsyncClient(
             headers=headers,
             timeout=httpx.Timeout(self._timeout, connect=min(self._timeout, _CONNECT_SECONDS)),
             limits=httpx.Limits(max_connections=None),  # the semaphore is the bound
         )
         try:
-            reply = await asyncio.wait_for(self._client.get(f"{self._base}/models"), self._timeout)
-        except (httpx.HTTPError, TimeoutError) as error:
-            raise SeedBenchError(
-                f"{self._shown} does not answer ({type(error).__name__}): start the server, or correct the "
-                "address (it usually ends in /v1)."
-            ) from error
-        self._served = self._choose(reply)
+            self._served = self._choose(await self._list_models(client))
+        except SeedBenchError:
+            await self.close()
+            raise
         self.name = self._served.model.rstrip("/").rpartition("/")[2]
 
     async def close(self) -> None:
@@ -109,13 +107,17 @@ class OpenAIPolicy(Policy):
         """The served model's name, the kind of server and its context length. After `open`.
 
         Neither the address nor the weights: a server does not show its weights, so a run's reader must
-        trust the model's name.
+        trust the model's name. A name that is a path on the server's machine is given as its last part and
+        a hash of the whole.
         """
         served = self._ready()[1]
+        model = served.model
+        if model.startswith("/"):
+            model = f"{self.name}@{hashlib.sha256(model.encode()).hexdigest()[:12]}"
         return {
             "kind": "openai",
             "name": self.name,
-            "model": served.model,
+            "model": model,
             "server": served.owner,
             "context": served.context,
         }
@@ -144,6 +146,15 @@ class OpenAIPolicy(Policy):
             if attempt < self._retries:
                 await asyncio.sleep(back_off(request.seed, attempt, self._back_off_seconds, wait))
         raise PolicyFault(f"{self._shown} gave no answer in {self._retries + 1} attempts: {problem}.")
+
+    async def _list_models(self, client: httpx.AsyncClient) -> httpx.Response:
+        try:
+            return await asyncio.wait_for(client.get(f"{self._base}/models"), self._timeout)
+        except (httpx.HTTPError, TimeoutError) as error:
+            raise SeedBenchError(
+                f"{self._shown} does not answer ({type(error).__name__}): start the server, or correct the "
+                "address (it usually ends in /v1)."
+            ) from error
 
     async def _post(self, body: dict[str, Any]) -> httpx.Response:
         client, _ = self._ready()

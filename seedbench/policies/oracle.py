@@ -29,4 +29,6 @@ class OraclePolicy(Policy):
             actions = self._solution(request.task)
         except SeedBenchError as error:
             raise PolicyFault(str(error)) from error
+        if not actions:
+            raise PolicyFault(f"the stored solution of {request.task.id} is empty")
         return Response(action=actions[min(request.turn, len(actions) - 1)])

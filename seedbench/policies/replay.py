@@ -5,13 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from seedbench.policies.base import Policy, PolicyFault, Request, Response
+from seedbench.policies.base import ContextOverflow, Policy, PolicyFault, Request, Response
 from seedbench.runs import LOG, read_episodes, read_manifest
 from seedbench.store import file_sha256
+from seedbench.types import Outcome
 
 
 class ReplayPolicy(Policy):
     """Gives turn t of the same task and repeat in the stored run; after the last stored turn, an empty response.
+
+    An episode that broke off (infra_error, context_overflow) breaks off in the same way, so that it does not turn
+    into a failure of the agent's.
 
     Raises:
         UsageError: the folder holds no run.
@@ -24,7 +28,10 @@ class ReplayPolicy(Policy):
         manifest = read_manifest(run)
         self.name = f"replay of {manifest['policy']['name']}"
         self._log_sha256 = file_sha256(run / LOG)
-        self._responses = {episode.key: [turn.response for turn in episode.turns] for episode in read_episodes(run)}
+        self._episodes = {
+            episode.key: ([turn.response for turn in episode.turns], episode.outcome, episode.error)
+            for episode in read_episodes(run)
+        }
         self._policy = manifest["settings"]["policy"]
 
     def identity(self) -> dict[str, Any]:
@@ -32,8 +39,15 @@ class ReplayPolicy(Policy):
         return {"kind": "replay", "log_sha256": self._log_sha256, "of": self._policy}
 
     async def act(self, request: Request) -> Response:
-        """The stored response. Raises PolicyFault for a task or repeat that the run does not hold."""
-        responses = self._responses.get((request.task.sha256, request.repeat))
-        if responses is None:
+        """The stored response. Raises PolicyFault for an attempt that the run does not hold, or not to its end."""
+        stored = self._episodes.get((request.task.sha256, request.repeat))
+        if stored is None:
             raise PolicyFault(f"the stored run has no episode of {request.task.id}, repeat {request.repeat}")
-        return Response(text=responses[request.turn] if request.turn < len(responses) else "")
+        responses, outcome, error = stored
+        if request.turn < len(responses):
+            return Response(text=responses[request.turn])
+        if outcome is Outcome.INFRA_ERROR:
+            raise PolicyFault(f"the stored episode ended here in an infrastructure error ({error})")
+        if outcome is Outcome.CONTEXT_OVERFLOW:
+            raise ContextOverflow(error)
+        return Response()

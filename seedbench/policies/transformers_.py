@@ -185,11 +185,11 @@ class TransformersPolicy(Policy):
 
     def _response(self, prompt_tokens: int, row: list[int], length: int | None, stops: tuple[str, ...]) -> Response:
         tokens = row if length is None else row[:length]
-        text, _ = cut_at_stop(self._decode(tokens), stops)
+        text, cut = cut_at_stop(self._decode(tokens), stops)
         return Response(
             text=text,
             usage=Usage(prompt_tokens, len(tokens)),
-            finish_reason="length" if length is None else "stop",
+            finish_reason="stop" if cut or length is not None else "length",
         )
 
     def _decode(self, tokens: list[int]) -> str:

@@ -109,9 +109,10 @@ STOP = dataclasses.replace(GREEDY, stop=("</action>", "\n\n"))
 
 @pytest.mark.parametrize(("owner", "field"), [("vllm", "stop_reason"), ("sglang", "matched_stop")])
 def test_a_reported_stop_string_is_put_back(owner: str, field: str) -> None:
+    end: dict[str, Any] = {field: None if owner == "vllm" else 2}
     replies = {
         "named": completion("<action>look", **{field: "</action>"}),
-        "end of sequence": completion("<action>look", **{field: None if owner == "vllm" else 2}),
+        "end of sequence": completion("<action>look", **end),
         "kept": completion("<action>look</action>", **{field: "</action>"}),
     }
     with FakeServer(lambda body, n: replies[body["messages"][1]["content"]], models("m", owner=owner)) as server:
@@ -298,6 +299,19 @@ def test_the_served_model_is_found_and_named() -> None:
             "context": 4096,
         }
         assert found.name == "Model-7B"
+
+
+def test_a_served_path_is_not_shown() -> None:
+    async def identity(opened: OpenAIPolicy) -> str:
+        return json.dumps(opened.identity())
+
+    shown = []
+    for path in ("/home/me/run-1/step_10", "/home/me/run-2/step_10"):
+        with FakeServer(lambda body, n: completion("x"), models(path)) as server:
+            shown.append(using(policy(server), identity))
+    assert "step_10@" in shown[0]
+    assert "/home" not in shown[0]
+    assert shown[0] != shown[1]
 
 
 def test_one_of_several_models_must_be_named() -> None:

@@ -95,5 +95,5 @@ def domain_of(game_file: bytes) -> Domain | None:
     try:
         text = json.loads(game_file)["pddl_domain"]
         return DOMAINS.get(hashlib.sha256(text.encode()).hexdigest()[:12])
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from seedbench.errors import SeedBenchError
 from seedbench_envs.alfworld.domain import APPLIANCES, CHANGES, DOMAINS, KNIVES, Domain
-from seedbench_envs.alfworld.facts import FLUENT, STATIC, index_of
+from seedbench_envs.alfworld.facts import FLUENT, RELATIONS, STATIC, index_of
 from seedbench_envs.alfworld.goal import GoalError, compile_goal, goal_literals, read_tree
 from seedbench_envs.alfworld.wording import Grammar, GrammarError, compile_grammar, split_task
 
@@ -99,12 +99,16 @@ def parse_game(data: bytes, name: str = "game") -> Game:
             content["grammar"],
             content["pddl_problem"],
         )
-    except (ValueError, KeyError, TypeError) as error:
+        walkthrough = content.get("walkthrough") or []
+        texts = (domain_text, grammar_text, problem, *walkthrough)
+        if not isinstance(walkthrough, list) or not all(isinstance(text, str) for text in texts):
+            raise TypeError("a field is not text")
+        digest = hashlib.sha256(domain_text.encode()).hexdigest()
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise GameError(
             f"{name}: not a complete ALFWorld game file ({len(data):,} bytes, {error}). Fetch it again:"
             " `seedbench data fetch alfworld`."
         ) from error
-    digest = hashlib.sha256(domain_text.encode()).hexdigest()
     domain = DOMAINS.get(digest[:12])
     if domain is None:
         raise GameError(
@@ -114,7 +118,6 @@ def parse_game(data: bytes, name: str = "game") -> Game:
     try:
         shared, task_sentence = split_task(grammar_text)
         grammar = compile_grammar(shared, domain.parameters)
-        walkthrough = content.get("walkthrough")
         return _build(problem, domain, grammar, task_sentence, tuple(walkthrough) if walkthrough else None)
     except (GrammarError, GoalError, _ProblemError) as error:
         raise GameError(f"{name}: {error}. Use engine='reference' for this game.") from error
@@ -126,6 +129,11 @@ class _ProblemError(ValueError):
 
 _FACT = re.compile(r"\(([^\s()]+)((?:\s+[^\s()]+)*)\s*\)")
 _CHANGING = frozenset({*FLUENT, "inreceptacle", "objectatlocation", "atlocation", "holds", "holdsany"})
+_ARITY = {
+    "cancontain": 2,
+    **{name: relation.arity for name, relation in RELATIONS.items() if not name.startswith("not_")},
+}
+"""Predicates of initial facts, and how many arguments each takes."""
 _IGNORED = frozenset(
     {
         "=",
@@ -147,6 +155,8 @@ def _facts(problem: str) -> tuple[dict[str, list[tuple[str, ...]]], str]:
     init, middle, goal = rest.partition("(:goal")
     if not begin or not middle or "(:objects" not in head:
         raise _ProblemError("the problem has no objects, initial state or goal")
+    if re.search(r"\(\s*not\s", init):
+        raise _ProblemError("the initial state has a negated fact")
     facts: dict[str, list[tuple[str, ...]]] = {}
     for predicate, arguments in _FACT.findall(init):
         facts.setdefault(predicate, []).append(tuple(arguments.split()))
@@ -163,20 +173,17 @@ def _build(
     number = {identifier: index for index, identifier in enumerate(ids)}
     facts = {p: [tuple(number[a] for a in row) for row in rows] for p, rows in named.items()}
 
-    known = {
-        *STATIC,
-        *_CHANGING,
-        "receptacleatlocation",
-        "inreceptacleobject",
-        "objecttype",
-        "receptacletype",
-        "cancontain",
-    }
-    if unknown := set(facts) - known:
-        raise _ProblemError(f"the initial state uses the predicate '{min(unknown)}'")
+    for predicate, rows in facts.items():
+        if predicate not in _ARITY:
+            raise _ProblemError(f"the initial state uses the predicate '{predicate}'")
+        if any(len(row) != _ARITY[predicate] for row in rows):
+            raise _ProblemError(f"'{predicate}' takes {_ARITY[predicate]} arguments")
     agents = facts.get("atlocation", [])
     if len(agents) != 1:
         raise _ProblemError(f"the initial state places {len(agents)} agents; expected one")
+    holders = [row[0] for row in facts.get("holds", [])]
+    if len(holders) > 1 or holders != [row[0] for row in facts.get("holdsany", [])]:
+        raise _ProblemError("the initial state's holds and holdsAny do not agree on one object in hand")
     places = facts.get("receptacleatlocation", [])
     location_of: dict[int, int] = dict(places)  # type: ignore[arg-type]
     if len(location_of) != len(set(places)):

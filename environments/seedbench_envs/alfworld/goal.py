@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 Tree: TypeAlias = "str | list[Tree]"
 
 
+_CONNECTIVES = frozenset({"or", "not", "forall", "imply", "="})
+
+
 class GoalError(ValueError):
     """The goal has a form that this module does not evaluate."""
 
@@ -100,7 +103,7 @@ def _flatten(tree: Tree, seen: set[str]) -> Iterator[Literal]:
             yield from _flatten(body, seen)
         case ["not", ["=", str(first), str(second)]]:
             yield Literal("distinct", (first, second))
-        case [str(predicate), *arguments] if predicate not in {"or", "not", "forall", "imply", "="}:
+        case [str(predicate), *arguments] if predicate not in _CONNECTIVES and not predicate.startswith("not_"):
             yield Literal(predicate, tuple(str(argument) for argument in arguments))
         case _:
             raise GoalError(f"cannot evaluate the goal part {str(tree)[:80]}")

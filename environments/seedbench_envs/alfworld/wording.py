@@ -10,7 +10,8 @@ The rules are those of TextWorld 1.7.0 (`textworld.envs.pddl.textgen`), as obser
 * the first production whose condition has an answer is used;
 * a query enumerates facts in sorted order, literal by literal, and two variables never share a value;
 * `not_p(x)` holds only where `p(x)` was true once and was deleted since: negations are not stored at the start;
-* white space at the start of a production is dropped; text after a character that cannot be parsed is dropped.
+* white space at the start of a production is dropped, and so are tabs between its parts;
+* text in double quotes stands for itself; text after a character that cannot be parsed is dropped.
 
 Anything outside this language is refused with a `GrammarError` when the game is loaded, never at a step.
 """
@@ -61,7 +62,9 @@ _PIECE = re.compile(
     r"|(?P<close>\})|(?P<comment>\#[^\n]*))",
     re.S,
 )
-_LITERAL = re.compile(r'[^;|"<>\[\]#{}]+')
+_LITERAL = re.compile(r'"([^;|"<>\[\]#{}]*)"|([^;|"<>\[\]#{}]+)')
+# Dropped between parts: tabs and, at the beginning of a line, white space and `//` comments.
+_DROPPED = re.compile(r"(?:^(?:\s+|//.*\n?)|\t+)*", re.M)
 _SYMBOL = re.compile(r"#([\w()/!<>\-\s,.]+)#")
 _CONDITIONAL = re.compile(
     r"\{(?:#(?P<symbol>[\w()/!<>\-\s,.]+)#|(?P<expr>[^|\[\]{}\n<>]+?))\s*(?:\|\s*(?P<given>[^;|{}\n\[\]#]+))?\}"
@@ -79,8 +82,18 @@ def split_task(grammar: str) -> tuple[str, str]:
         raise GrammarError("the grammar has no task sentence")
     shared = f'{grammar[: match.end(1)]}""{grammar[match.end() :]}'
     sentence = json.loads(f'"{match[2]}"')
-    literal = _LITERAL.match(sentence.lstrip())
-    return shared, literal[0] if literal else ""
+    words, at = [], _skip(sentence, 0)
+    while literal := _LITERAL.match(sentence, at):
+        words.append(literal[literal.lastindex or 0])
+        at = _skip(sentence, literal.end())
+    if _SYMBOL.match(sentence, at) or _CONDITIONAL.match(sentence, at + (sentence[at : at + 1] == "[")):
+        raise GrammarError("the task sentence is more than plain text")
+    return shared, "".join(words)
+
+
+def _skip(text: str, at: int) -> int:
+    match = _DROPPED.match(text, at)
+    return match.end() if match else at
 
 
 class Grammar:
@@ -96,8 +109,7 @@ class Grammar:
 
     def __init__(self, text: str, parameters: Mapping[str, tuple[tuple[str, str], ...]]) -> None:
         self._actions, self._rules = _parse(text)
-        self._compiled: dict[tuple[str, tuple[str, ...]], Render] = {}
-        self._types: dict[str, str] = {}
+        self._compiled: dict[tuple[str, tuple[str, ...]], Render | None] = {}
         self.intro = self._text("#intro#", {})
         self.feedback: dict[str, Render] = {}
         self.command: dict[str, Render] = {}
@@ -119,30 +131,30 @@ class Grammar:
                 text = _joined(part, text)
         return text
 
-    def _parts(self, rhs: str, bound: Mapping[str, str]) -> Iterator[Render]:
-        text = rhs.lstrip()
-        at = 0
+    def _parts(self, text: str, bound: Mapping[str, str]) -> Iterator[Render]:
+        at = _skip(text, 0)
         while at < len(text):
             if text[at] == "[":
                 match = _CONDITIONAL.match(text, at + 1)
                 if match is None or text[match.end() : match.end() + 1] != "]":
-                    raise GrammarError(f"cannot read the list in {rhs!r}")
+                    raise GrammarError(f"cannot read the list in {text!r}")
                 yield self._listing(match, bound)
                 at = match.end() + 1
             elif text[at] == "{":
                 match = _CONDITIONAL.match(text, at)
                 if match is None:
-                    raise GrammarError(f"cannot read the expression in {rhs!r}")
+                    raise GrammarError(f"cannot read the expression in {text!r}")
                 yield self._joined(match, bound)
                 at = match.end()
             elif match := _SYMBOL.match(text, at):
                 yield self._symbol(match[1], bound)
                 at = match.end()
             elif match := _LITERAL.match(text, at):
-                yield _Constant(match[0])
+                yield _Constant(match[match.lastindex or 0])
                 at = match.end()
             else:
                 break  # what cannot be parsed ends the production, as upstream
+            at = _skip(text, at)
 
     def _symbol(self, symbol: str, bound: Mapping[str, str]) -> Render:
         """The first production of `symbol` whose condition holds; compiled once per set of bound variables."""
@@ -150,13 +162,11 @@ class Grammar:
             return lambda state, binding: state.game.task_sentence
         key = (symbol, tuple(sorted(bound)))
         if key in self._compiled:
-            return self._compiled[key]
-
-        # A placeholder first, so that a recursive symbol compiles to a call of itself.
-        def later(state: State, binding: Binding) -> str:
-            return self._compiled[key](state, binding)
-
-        self._compiled[key] = later
+            compiled = self._compiled[key]
+            if compiled is None:  # with the same variables bound it would choose itself again, without end
+                raise GrammarError(f"the symbol '#{symbol}#' stands in its own productions")
+            return compiled
+        self._compiled[key] = None
         rules = self._rules.get(symbol)
         if not rules:
             raise GrammarError(f"the grammar has no symbol '#{symbol}#'")
@@ -166,6 +176,8 @@ class Grammar:
             choices.append((condition, self._text(rule.rhs, bound)))
             if condition is None:
                 break
+        else:
+            raise GrammarError(f"every production of '#{symbol}#' has a condition; one must always apply")
         if choices[0][0] is None:
             self._compiled[key] = choices[0][1]
             return choices[0][1]
@@ -174,7 +186,7 @@ class Grammar:
             for condition, text in choices:
                 if condition is None or condition(state, binding, stop):
                     return text(state, binding)
-            raise GrammarError(f"no production of '#{symbol}#' applies")
+            raise AssertionError  # the last choice has no condition
 
         self._compiled[key] = render
         return render
@@ -202,10 +214,9 @@ class Grammar:
 
     def _listing(self, match: re.Match[str], bound: Mapping[str, str]) -> Render:
         items = self._items(match, bound)
-        # A template without a list never defines these symbols' use, hence the lazy look-up of each.
-        nothing = self._lazy("list_empty", bound)
-        separator = self._lazy("list_separator", bound)
-        last_separator = self._lazy("list_last_separator", bound)
+        nothing = self._symbol("list_empty", bound)
+        separator = self._symbol("list_separator", bound)
+        last_separator = self._symbol("list_last_separator", bound)
 
         def render(state: State, binding: Binding) -> str:
             found = items(state, binding)
@@ -216,18 +227,12 @@ class Grammar:
 
         return render
 
-    def _lazy(self, symbol: str, bound: Mapping[str, str]) -> Render:
-        if symbol in self._rules:
-            return self._symbol(symbol, bound)
-
-        def missing(state: State, binding: Binding) -> str:
-            raise GrammarError(f"the grammar has no symbol '#{symbol}#'")
-
-        return missing
-
     def _query(self, condition: str, bound: Mapping[str, str]) -> tuple[Search, Mapping[str, str]]:
         literals, types = _condition(condition)
         scope = {**bound, **types}
+        for name, kind in types.items():
+            if kind not in _TYPES or bound.get(name, kind) != kind:
+                raise GrammarError(f"the variable '{name}' has a wrong type (in the condition {condition!r})")
         try:
             return compile_query(literals, scope, frozenset(bound), distinct=True), scope
         except QueryError as error:
@@ -281,20 +286,25 @@ def _parse(text: str) -> tuple[dict[str, ActionText], dict[str, list[Production]
             lines = (line for line in (match["block"] or "").split("\n") if not line.lstrip().startswith("#"))
             try:
                 rules.update(json.loads("\n".join(lines)))
-            except json.JSONDecodeError as error:
-                raise GrammarError(f"a grammar block is not JSON: {error}") from error
+            except (ValueError, TypeError, RecursionError) as error:
+                raise GrammarError(f"a grammar block is not a JSON object: {error}") from error
         elif match["key"]:
             fields[match["key"]] = match["text"] if match["text"] is not None else match["block"]
     try:
-        productions = {
-            symbol: [Production(rule.get("condition", ""), rule["rhs"].replace("\\n", "\n")) for rule in alternatives]
-            for symbol, alternatives in rules.items()
-        }
+        productions = {symbol: [_production(rule) for rule in alternatives] for symbol, alternatives in rules.items()}
     except (AttributeError, KeyError, TypeError) as error:
-        raise GrammarError("a production has no right-hand side") from error
+        raise GrammarError("a production has no right-hand side, or one that is no text") from error
     return actions, productions
 
 
+def _production(rule: dict[str, Any]) -> Production:
+    condition, rhs = rule.get("condition", ""), rule["rhs"]
+    if not isinstance(condition, str) or not isinstance(rhs, str):
+        raise TypeError("no text")
+    return Production(condition, rhs)
+
+
+_TYPES = frozenset({"agent", "location", "receptacle", "object", "otype", "rtype"})
 _ATOM = re.compile(r"\s*([\w-]+)\(([^()]*)\)\s*")
 
 
@@ -312,7 +322,7 @@ def _condition(condition: str) -> tuple[tuple[Literal, ...], dict[str, str]]:
             name, _, kind = (piece.strip() for piece in argument.partition(":"))
             names.append(name)
             types[name] = kind or name
-        literals.append(Literal(match[1].lower(), tuple(names)))
+        literals.append(Literal(match[1], tuple(names)))
     return tuple(literals), types
 
 

@@ -38,6 +38,9 @@ TRAIN_ROOMS_PER_KIND = 7
 STEPS = range(3, 13)
 """Lengths of walkthroughs."""
 
+Offer = tuple[Room, list[list[Goal]]]
+"""A room and the goals that it allows, grouped by object."""
+
 _CROWDED = 5  # things in one receptacle
 _COPIES = 3  # things of one type, besides those that the goal is about
 
@@ -48,42 +51,45 @@ def generate(seed: int = 0) -> Iterator[tuple[str, bytes]]:
     On the native engine every game is won by its walkthrough at its last step, and no two games are equal.
     Families take turns, so that the beginning of a split is balanced too.
     """
-    train: list[Room] = []
-    unseen: list[Room] = []
-    for kind in ROOM_KINDS:
-        for index in range(ROOMS_PER_KIND):
-            rooms = train if index < TRAIN_ROOMS_PER_KIND else unseen
-            rooms.append(furnish(seed, kind, kind.first_scene + index))
+    offers = {"train": _offers(seed, unseen=False), "valid_unseen": _offers(seed, unseen=True)}
     seen: set[str] = set()
     number = 0
     for split, count in SPLITS.items():
         for index in range(count):
             for family in FAMILIES:
-                rooms = unseen if split == "valid_unseen" else train
-                folder, content = _new_game(f"{seed}/{split}/{family}/{index}", family, rooms, seen)
+                label = f"{seed}/{split}/{family}/{index}"
+                folder, content = _new_game(label, offers.get(split, offers["train"])[family], seen)
                 yield f"{split}/{folder}/trial_mini_{number:06d}", content
                 number += 1
 
 
-def _new_game(label: str, family: str, rooms: Sequence[Room], seen: set[str]) -> tuple[str, bytes]:
+def _offers(seed: int, *, unseen: bool) -> dict[str, list[Offer]]:
+    """For each family the rooms, of train or of valid_unseen, that allow it, and the goals that they allow."""
+    indices = range(TRAIN_ROOMS_PER_KIND, ROOMS_PER_KIND) if unseen else range(TRAIN_ROOMS_PER_KIND)
+    rooms = [furnish(seed, kind, kind.first_scene + index) for kind in ROOM_KINDS for index in indices]
+    return {family: [(room, goals) for room in rooms if (goals := _goals(room, family))] for family in FAMILIES}
+
+
+def _new_game(label: str, offers: Sequence[Offer], seen: set[str]) -> tuple[str, bytes]:
     """Folder name and bytes of a game that is not in `seen` (hashes; the new one is added)."""
     for attempt in range(100):
         dice = Dice(f"{label}/{attempt}")
-        room, options = dice.pick([(room, options) for room in rooms if (options := _goals(room, family))])
-        goal = dice.pick(dice.pick(options))
+        room, goals = dice.pick(offers)
+        goal = dice.pick(dice.pick(goals))
         problem = pddl_problem(room, _things(dice, room, goal), goal)
-        content = _solved(problem, task_sentence(goal, dice.pick(PHRASES[family])))
+        content = _solved(problem, task_sentence(goal, dice.pick(PHRASES[goal.family])))
         digest = hashlib.sha256(content).hexdigest()
         if content and digest not in seen:
             seen.add(digest)
-            return f"{family}-{goal.object.name}-None-{goal.receptacle}-{room.scene}", content
+            return f"{goal.family}-{goal.object.name}-None-{goal.receptacle}-{room.scene}", content
     raise RuntimeError(f"no game found for {label}")
 
 
 def _solved(problem: str, sentence: str) -> bytes:
     """The game file with its walkthrough; empty where no plan of an accepted length wins."""
     domain, grammar = _texts()
-    content = {"pddl_domain": domain, "grammar": grammar.replace("TASK", sentence), "pddl_problem": problem}
+    grammar = grammar.replace('"TASK"', json.dumps(sentence))
+    content = {"pddl_domain": domain, "grammar": grammar, "pddl_problem": problem}
     game = parse_game(json.dumps(content).encode())
     plan = solve(game)
     if plan is None or len(plan) not in STEPS:
