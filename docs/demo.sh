@@ -12,8 +12,8 @@ echo "1/4  the model: SmolLM2-135M-Instruct, 135 million parameters (fetched onc
 echo "2/4  oracle and random on all of $panel"
 "$seedbench" eval oracle --panel $panel --protocol $protocol --out "$out/oracle" --quiet >/dev/null
 "$seedbench" eval random --panel $panel --protocol $protocol --out "$out/random" --quiet >/dev/null
-echo "3/4  the model on six games of it, one a family (a minute or two on two cores)"
-"$seedbench" eval smollm2-135m --panel $panel --protocol $protocol --limit 6 --out "$out/smollm2" >/dev/null
+echo "3/4  the model on twelve games of it, two a family (two minutes or so on two cores)"
+"$seedbench" eval smollm2-135m --panel $panel --protocol $protocol --limit 12 --out "$out/smollm2" >/dev/null
 echo "4/4  one table"
 "$seedbench" table "$out/oracle" "$out/random" "$out/smollm2"
 echo
