@@ -96,18 +96,19 @@ async def _evaluate(job: Evaluation, progress: Progress) -> dict[str, Any]:
     try:
         await job.policy.open()
         settings = {**job.settings(), "policy": job.policy.identity()}
-        with Run(job.out, settings, _manifest(job)) as run:
-            return await _fill(job, run, progress)
+        about = _manifest(job)
+        with Run(job.out, settings, about) as run:
+            return await _fill(job, run, progress, about)
     finally:
         await job.policy.close()
 
 
-async def _fill(job: Evaluation, run: Run, progress: Progress) -> dict[str, Any]:
+async def _fill(job: Evaluation, run: Run, progress: Progress, about: dict[str, Any]) -> dict[str, Any]:
     """Play the missing episodes, then derive the summary from the log."""
     done = {key for key, outcome in finished(job.out).items() if outcome is not Outcome.INFRA_ERROR}
-    todo = [
-        (task, repeat) for repeat in range(job.repeats) for task in job.panel.tasks if (task.sha256, repeat) not in done
-    ]
+    # By content hash: families come mixed, so that the live view says something of each from the start.
+    tasks = sorted(job.panel.tasks, key=lambda task: task.sha256)
+    todo = [(task, repeat) for repeat in range(job.repeats) for task in tasks if (task.sha256, repeat) not in done]
     if job.shuffle is not None:
         random.Random(job.shuffle).shuffle(todo)
     total = len(job.panel.tasks) * job.repeats
@@ -118,6 +119,8 @@ async def _fill(job: Evaluation, run: Run, progress: Progress) -> dict[str, Any]
         "machine": describe_machine(),
         "command": ["seedbench", *sys.argv[1:]],
         "concurrency": job.concurrency,
+        # A run may be continued by another version of the code: say so where it differs from the first.
+        **{key: about[key] for key in ("source", "packages") if about[key] != run.manifest.get(key)},
     }
     clock = time.perf_counter()
 

@@ -20,6 +20,7 @@ import tempfile
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +117,9 @@ def get(name: str, store: Path, *, report: Report) -> Path:
     folder = folder_of(name, store)
     if is_complete(folder):
         return folder
+    absent = [package for package in ("torch", "transformers", "gguf") if find_spec(package) is None]
+    if absent:  # before 93 MB are downloaded in vain
+        raise SeedBenchError(f"{name} needs {' and '.join(absent)}: pip install 'seedbench[train]'.")
     try:
         if _is_whole(folder):
             _mark(folder, "placed by hand")

@@ -45,9 +45,9 @@ class Run:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             self._lock.close()
-            raise SeedBenchError(
-                f"another process is writing to '{folder}'; wait for it or choose another --out."
-            ) from error
+            busy = f"another process is writing to '{folder}'; wait for it or choose another --out."
+            mute = f"cannot lock '{folder}' ({error.strerror}); choose a folder on a local disk with --out."
+            raise SeedBenchError(busy if isinstance(error, BlockingIOError) else mute) from error
         try:
             self.manifest = self._matched(settings, manifest)
             self._log = self._opened_log()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import sys
 from typing import Any
@@ -72,6 +73,8 @@ def _root(
 
 def main() -> None:
     """Entry point: a user's mistake is one sentence on standard error and exit code 2, a failure exit code 1."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # terminals and logs that know fewer characters
     try:
         app()
     except SeedBenchError as error:

@@ -16,7 +16,9 @@ def validate_command(
     from seedbench.validate import unsolved
 
     chosen = get_suite(suite)
-    lost = []
+    lost: list[str] = []
+    absent: list[SeedBenchError] = []
+    played = 0
     for name, file in shipped().items():
         if name.startswith(f"{suite}/"):
             panel = read_panel(file)
@@ -24,14 +26,15 @@ def validate_command(
                 held = chosen.content_hashes(panel)
             except SeedBenchError as error:
                 typer.echo(f"{name}: not played: {error}")
-                lost.append(name)
+                absent.append(error)
                 continue
+            played += 1
             failures = unsolved(chosen, panel, held, engine)
             typer.echo(f"{name}: the oracle wins {len(panel.tasks) - len(failures)} of {len(panel.tasks)}")
             for task, reason in failures[:10]:
                 typer.echo(f"  {task}: {reason}")
             lost += [task for task, _ in failures]
+    if absent and not played:
+        raise absent[0]
     if lost:
-        raise SeedBenchError(
-            f"{len(lost)} tasks or panels of {suite} were not won by the oracle (the first: {lost[0]})."
-        )
+        raise SeedBenchError(f"{len(lost)} tasks of {suite} were not won by the oracle (the first: {lost[0]}).")

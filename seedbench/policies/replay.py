@@ -27,11 +27,11 @@ class ReplayPolicy(Policy):
     def __init__(self, run: Path) -> None:
         manifest = read_manifest(run)
         self.name = f"replay of {manifest['policy']['name']}"
-        self._log_sha256 = file_sha256(run / LOG)
         self._episodes = {
             episode.key: ([turn.response for turn in episode.turns], episode.outcome, episode.error)
             for episode in read_episodes(run)
         }
+        self._log_sha256 = file_sha256(run / LOG)
         self._policy = manifest["settings"]["policy"]
 
     def identity(self) -> dict[str, Any]:

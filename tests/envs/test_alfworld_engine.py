@@ -1,5 +1,6 @@
 """The native engine on a small hand-written kitchen. Every expected text and list was worked out by hand."""
 
+from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -11,7 +12,8 @@ from seedbench_envs.alfworld.game import Game, parse_game
 from seedbench_envs.alfworld.state import State
 from tests.envs.tiny_game import FOOD, Household, kitchen
 
-NEVER = "(exists (?o - object ?r - receptacle) (and (objectType ?o MugType) (receptacleType ?r SafeType) (inReceptacle ?o ?r)))"
+NEVER = """(exists (?o - object ?r - receptacle)
+    (and (objectType ?o MugType) (receptacleType ?r SafeType) (inReceptacle ?o ?r)))"""
 
 INTRO = (
     "-= Welcome to TextWorld, ALFRED! =-\n\n"
@@ -45,12 +47,7 @@ def commands_at(location: int, *local: str) -> list[str]:
 
 
 def snapshot(state: State) -> dict[str, Any]:
-    values = {name: getattr(state, name) for name in State.__slots__ if name != "game"}
-    return {
-        name: {key: list(items) for key, items in value.items() if items} if isinstance(value, dict)
-        else set(value) if isinstance(value, set) else value
-        for name, value in values.items()
-    }  # fmt: skip
+    return {name: deepcopy(getattr(state, name)) for name in State.__slots__ if name != "game"}
 
 
 @pytest.fixture
@@ -89,9 +86,7 @@ def test_ten_of_a_kind_are_numbered_by_the_text_of_their_ids() -> None:
 
 
 def test_looking_around_before_the_first_move_shows_nothing(engine: Engine) -> None:
-    assert play(engine, "look") == [
-        "You are in the middle of a room. Looking quickly around you, you see nothing."
-    ]
+    assert play(engine, "look") == ["You are in the middle of a room. Looking quickly around you, you see nothing."]
 
 
 def test_receptacles_at_one_location_are_reached_with_one_move(engine: Engine) -> None:
@@ -298,8 +293,9 @@ def test_examining_a_vessel_shows_what_it_holds() -> None:
 
 
 def test_space_around_a_command_is_ignored_and_nothing_else(engine: Engine) -> None:
-    for wrong in ("Look", "LOOK", "look.", "loo k", "go  to countertop 1", "go to countertop", "goto countertop 1",
-                  "go to countertop 01", "", " ", "\n", "xyzzy", "put apple 1 in/on shelf 1", "go to loc 1"):  # fmt: skip
+    nothing = ("Look", "look.", "loo k", "go  to shelf 1", "go to shelf", "goto shelf 1", "go to shelf 01", "", " ",
+               "\n", "xyzzy", "put apple 1 in/on shelf 1", "go to loc 1")  # fmt: skip
+    for wrong in nothing:
         before = snapshot(engine.state)
         assert not engine.is_admissible(wrong), wrong
         assert engine.step(wrong) == NOTHING
@@ -368,8 +364,6 @@ def test_games_do_not_share_state() -> None:
     assert snapshot(second.state) == snapshot(Engine(game()).state)
     assert second.admissible == commands_at(0)
 
-
-# ---- any play ---------------------------------------------------------------------------------------------
 
 GAME = game()
 

@@ -4,10 +4,12 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from seedbench_envs.alfworld.domain import DOMAINS, domain_of
 from seedbench_envs.alfworld.engine import Engine
-from seedbench_envs.alfworld.game import GameError, parse_game
+from seedbench_envs.alfworld.game import Game, GameError, parse_game
 from tests.envs.tiny_game import DOMAIN, Household, kitchen
 
 
@@ -116,6 +118,27 @@ def test_a_goal_may_hold_at_the_start() -> None:
     assert "move" not in " ".join(engine.admissible)
 
 
+ANY_GOALS = [
+    parse_game(two_shelves().file(goal))
+    for goal in (
+        TWO, LOOK, deliver(), deliver("(isHot ?o)"), deliver("(isCool ?o)"), deliver("(isClean ?o)"),
+        "(and (opened Fridge_bar_1) (atLocation agent1 loc_bar_5))", "(exists (?o - object) (isSliced ?o))",
+        "(exists (?o - object) (and (isOn ?o) (objectAtLocation ?o loc_bar_5)))", "(holdsAny agent1)",
+    )
+]  # fmt: skip
+
+
+@given(st.sampled_from(ANY_GOALS), st.lists(st.integers(0, 10**6), max_size=30))
+@settings(max_examples=60, deadline=None)
+def test_won_is_what_the_goal_says_after_every_command(game: Game, choices: list[int]) -> None:
+    engine = Engine(game)
+    for choice in choices:
+        lively = [command for command in engine.admissible if not command.startswith("go to")]
+        commands = lively if choice % 3 else engine.admissible
+        engine.step(commands[choice // 3 % len(commands)])
+        assert engine.won is game.reached(engine.state)
+
+
 def test_a_constant_that_nothing_mentions_is_never_reached() -> None:
     goal = "(exists (?o - object) (and (objectType ?o PianoType) (holds agent1 ?o)))"
     assert not started(goal).won
@@ -146,6 +169,7 @@ def test_quantifiers_may_be_nested() -> None:
         ("(forall (?o - object) (isClean ?o))", "cannot evaluate the goal part ['forall'"),
         ("(exists (?o - object) (and (isClean ?o) (exists (?o - object) (isHot ?o))))", "?o is quantified twice"),
         ("(exists (?o - object) (isShiny ?o))", "unknown predicate 'isshiny'"),
+        ("(not_inReceptacle Apple_bar_1 Shelf_bar_1)", "cannot evaluate the goal part ['not_inreceptacle'"),
         ("(exists (?o - object) (isClean ?o ?o))", "'isclean' takes 1 arguments"),
         ("(exists (?o - object) (inReceptacle ?o))", "'inreceptacle' takes 2 arguments"),
         ("(exists (?o - object) (inReceptacle ?o ?o))", "stands twice in one literal"),
@@ -185,7 +209,10 @@ def test_a_truncated_file_is_refused_with_its_size_and_the_way_to_mend_it(cut: i
     assert "`seedbench data fetch alfworld`" in message
 
 
-@pytest.mark.parametrize("data", [b"[]", b"null", b'"text"', b"3", b"\xff\xfe", b"{}", b"[" * 99_999, b'{"pddl_domain": "x"}'])
+DEEP = pytest.param(b"[" * 99_999, id="deep")
+
+
+@pytest.mark.parametrize("data", [b"[]", b"null", b'"text"', b"3", b"\xff\xfe", b"{}", DEEP, b'{"pddl_domain": "x"}'])
 def test_json_of_another_shape_is_refused(data: bytes) -> None:
     assert "not a complete ALFWorld game file" in refusal(data)
 
@@ -217,7 +244,7 @@ def test_an_unknown_domain_is_refused_by_its_hash() -> None:
     assert "unknown PDDL domain" in refusal(json.dumps({**content(), "pddl_domain": DOMAIN + " "}).encode())
 
 
-@pytest.mark.parametrize("data", [b"", b"{", b"[]", b"{}", b"[" * 99_999, b'{"pddl_domain": 3}', b"\xff"])
+@pytest.mark.parametrize("data", [b"", b"{", b"[]", b"{}", DEEP, b'{"pddl_domain": 3}', b"\xff"])
 def test_the_domain_of_a_damaged_file_is_unknown(data: bytes) -> None:
     assert domain_of(data) is None
 
@@ -229,6 +256,14 @@ def test_the_domain_of_a_damaged_file_is_unknown(data: bytes) -> None:
         ("atLocation agent2 loc_bar_1", "2 agents"),
         ("receptacleAtLocation Fridge_bar_1 loc_bar_3", "stands at two locations"),
         ("not_inReceptacle Apple_bar_1 Shelf_bar_1", "the predicate 'not_inreceptacle'"),
+        ("not (opened Fridge_bar_1)", "a negated fact"),
+        ("inReceptacle Apple_bar_1", "'inreceptacle' takes 2 arguments"),
+        ("isHot", "'ishot' takes 1 arguments"),
+        ("isHot Apple_bar_1 Apple_bar_2", "'ishot' takes 1 arguments"),
+        ("holds agent1 Apple_bar_2", "holds and holdsAny do not agree"),
+        ("holdsAny agent1", "holds and holdsAny do not agree"),
+        ("holds agent2 Apple_bar_2) (holdsAny agent1", "holds and holdsAny do not agree"),
+        ("holds agent1 Apple_bar_2) (holds agent1 Mug_bar_1) (holdsAny agent1", "do not agree on one object in hand"),
     ],
 )
 def test_facts_that_the_engine_does_not_implement_are_refused(fact: str, reason: str) -> None:

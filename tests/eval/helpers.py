@@ -3,22 +3,27 @@
 import asyncio
 import hashlib
 import json
-import os
 import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import pytest
+
+from seedbench import registry
 from seedbench.errors import unknown
-from seedbench.evaluate import Evaluation
+from seedbench.evaluate import Evaluation, evaluate
 from seedbench.panels import Panel
 from seedbench.policies.base import Policy, Request, Response
 from seedbench.protocol import Protocol, ProtocolFile
+from seedbench.runs import SUMMARY, read_episodes
 from seedbench.suite import DataStatus, Suite
-from seedbench.types import Message, Task, Usage
+from seedbench.types import Task, Usage
+from seedbench.ui.live import Progress
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 FAMILIES = {"one": "One", "two": "Two", "three": "Three"}
@@ -27,7 +32,7 @@ ACTIONS = ["help", "left", "lose", "right"]
 Step = tuple[str, float, bool, bool, dict[str, Any]]
 
 
-def protocol(steps: int = 6, **sections: dict[str, Any]) -> Protocol:
+def protocol(steps: int = 4, **sections: dict[str, Any]) -> Protocol:
     """A small window protocol for the suite below; `sections` replace settings of sections."""
     settings: dict[str, Any] = {
         "name": "counting/small",
@@ -217,11 +222,6 @@ def read_summary(folder: Path) -> dict[str, Any]:
     return without_seconds(json.loads((folder / "summary.json").read_text(encoding="utf-8")))
 
 
-def message(text: str) -> tuple[Message, ...]:
-    """A prompt of one user message."""
-    return (Message("user", text),)
-
-
 def seedbench(*arguments: object, before: str = "", **options: Any) -> subprocess.CompletedProcess[str]:
     """Run the command in a process of its own; `before` is Python that runs first. Fails on a traceback."""
     done = subprocess.run(
@@ -249,4 +249,82 @@ def wait_until(condition: Callable[[], bool], seconds: float = 60) -> None:
 
 def size(path: Path) -> int:
     """Bytes of a file, 0 where there is none."""
-    return os.stat(path).st_size if path.exists() else 0
+    return path.stat().st_size if path.exists() else 0
+
+
+class Plugin:
+    """What stands for an installed suite's entry point: loads to `thing`, or raises it."""
+
+    value = "some_package:SUITE"
+
+    def __init__(self, thing: object) -> None:
+        self.thing = thing
+
+    def load(self) -> object:
+        if isinstance(self.thing, Exception):
+            raise self.thing
+        return self.thing
+
+
+@contextmanager
+def installed(name: str, thing: object) -> Iterator[None]:
+    """A suite of that name beside the real ones, for as long as the context lasts."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(registry._points("seedbench.environments"), name, Plugin(thing))
+        registry.get_suite.cache_clear()
+        try:
+            yield
+        finally:
+            registry.get_suite.cache_clear()
+
+
+class Told(NamedTuple):
+    """What a command left behind."""
+
+    code: int
+    out: str
+    err: str
+
+
+Command = Callable[..., Told]
+
+
+def command_line(patch: pytest.MonkeyPatch, capture: pytest.CaptureFixture[str]) -> Command:
+    """A function that runs the real entry point in this process: words in, exit code and output out."""
+
+    def run(*words: object) -> Told:
+        from seedbench.cli import main
+
+        patch.setattr(sys, "argv", ["seedbench", *map(str, words)])
+        capture.readouterr()
+        with pytest.raises(SystemExit) as end:
+            main()
+        return Told(int(end.value.code or 0), *capture.readouterr())
+
+    return run
+
+
+def said(told: Told, code: int) -> str:
+    """The one sentence, after a check that it is one."""
+    assert told.code == code, told
+    assert told.err.startswith("error: ")
+    assert told.err.count("\n") == 1
+    assert told.err.endswith(".\n")
+    return told.err[7:-1]
+
+
+def valid_summary(work: Evaluation, progress: Progress | None = None) -> dict[str, Any]:
+    """Evaluate; the summary, less the seconds, after a check against the schema and the file."""
+    import jsonschema
+
+    summary = evaluate(work, progress or Progress())
+    schema = REPOSITORY / "seedbench" / "schemas" / "summary.schema.json"
+    jsonschema.validate(summary, json.loads(schema.read_text(encoding="utf-8")))
+    assert json.loads((work.out / SUMMARY).read_text(encoding="utf-8")) == summary
+    return without_seconds(summary)
+
+
+def logged(folder: Path) -> list[dict[str, Any]]:
+    """The last record of every attempt, by task and repeat, less the seconds."""
+    last = {episode.key: episode for episode in read_episodes(folder)}
+    return [{**last[key].to_json(), "seconds": 0} for key in sorted(last)]

@@ -37,7 +37,7 @@ def task(number: int, family: str = "heat") -> Task:
         ("alfworld/valid_unseen@1", 134),
         ("alfworld/valid_seen-put@1", 140),
         ("alfworld/valid_unseen-put@1", 134),
-        ("mini-alfworld/train@1", 600),
+        ("mini-alfworld/train@1", None),
         ("mini-alfworld/valid_seen@1", None),
         ("mini-alfworld/valid_unseen@1", None),
     ],
@@ -124,6 +124,13 @@ def test_limit_does_not_depend_on_order(all_tasks: tuple[Task, ...], limit: int,
     assert {t.id for t in panel(*shuffled).subset(limit=limit).tasks} == kept
 
 
+def test_limit_takes_the_smallest_content_hashes_of_every_family() -> None:
+    whole = load_panel("alfworld/valid_unseen")
+    hashes = {family: sorted(t.sha256 for t in whole.tasks if t.family == family) for family in UNSEEN}
+    kept = {family: sorted(t.sha256 for t in whole.subset(limit=18).tasks if t.family == family) for family in UNSEEN}
+    assert kept == {family: three[:3] for family, three in hashes.items()}
+
+
 def test_subset_of_families() -> None:
     whole = load_panel("alfworld/valid_unseen")
     part = whole.subset(["look", "heat"])
@@ -193,32 +200,32 @@ def lines(*rows: Any) -> bytes:
     return "".join(json.dumps(row) + "\n" for row in rows).encode()
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"",
-        b"\n",
-        b"no json\n",
-        b"\xff\xfe",
-        b"\x1f\x8b",
-        b"\x1f\x8b\x08\x00broken",
-        gzip.compress(lines(HEADER, ROW))[:-12],
-        gzip.compress(lines(HEADER, ROW))[:12] + b"\xff" * 40,
-        lines([1, 2]),
-        lines("header"),
-        lines({**HEADER, "version": "one"}, ROW),
-        lines({key: value for key, value in HEADER.items() if key != "suite"}, ROW),
-        lines({**HEADER, "suite": 5}, ROW),
-        lines({**HEADER, "dialect": ["2.1.2"]}, ROW),
-        lines(HEADER, {"id": "a", "family": "heat"}),
-        lines(HEADER, {**ROW, "id": 5}),
-        lines(HEADER, {**ROW, "family": None}),
-        lines(HEADER, {**ROW, "id": "\ud800"}),
-        lines(HEADER, 5),
-        lines(HEADER, ROW) + b"torn",
-        b"[" * 200_000,
-    ],
-)
+NO_PANELS = [
+    b"",
+    b"\n",
+    b"no json\n",
+    b"\xff\xfe",
+    b"\x1f\x8b",
+    b"\x1f\x8b\x08\x00broken",
+    gzip.compress(lines(HEADER, ROW), mtime=0)[:-12],
+    gzip.compress(lines(HEADER, ROW), mtime=0)[:12] + b"\xff" * 40,
+    lines([1, 2]),
+    lines("header"),
+    lines({**HEADER, "version": "one"}, ROW),
+    lines({key: value for key, value in HEADER.items() if key != "suite"}, ROW),
+    lines({**HEADER, "suite": 5}, ROW),
+    lines({**HEADER, "dialect": ["2.1.2"]}, ROW),
+    lines(HEADER, {"id": "a", "family": "heat"}),
+    lines(HEADER, {**ROW, "id": 5}),
+    lines(HEADER, {**ROW, "family": None}),
+    lines(HEADER, {**ROW, "id": "\ud800"}),
+    lines(HEADER, 5),
+    lines(HEADER, ROW) + b"torn",
+    b"[" * 200_000,
+]
+
+
+@pytest.mark.parametrize("content", NO_PANELS, ids=range(len(NO_PANELS)))
 def test_files_that_are_no_panels(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "p.jsonl").write_bytes(content)
     with pytest.raises(SeedBenchError, match=r"'p.jsonl' is not a panel file .*expected JSON lines"):

@@ -6,12 +6,13 @@ import json
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from seedbench.errors import UsageError
+from seedbench.errors import SeedBenchError, UsageError
 from seedbench_envs.alfworld.dialect import to_dialect
+from seedbench_envs.alfworld.domain import domain_of
 from seedbench_envs.alfworld.engine import Engine
 from seedbench_envs.alfworld.game import TASK_PREFIX
 from seedbench_envs.alfworld.library import Library, library
-from seedbench_envs.alfworld.reference import ReferenceEngine
+from seedbench_envs.alfworld.reference import INSTALL_HINT, ReferenceEngine, reference_python
 from seedbench_envs.alfworld.sources import family_of
 from seedbench_envs.base import TextEnv
 
@@ -58,6 +59,8 @@ class ALFWorldEnv(TextEnv):
         super().__init__(render_mode)
         if engine not in ("native", "reference"):
             raise UsageError(f"engine must be 'native' or 'reference', not '{engine}'.")
+        if engine == "reference" and reference_python() is None:
+            raise SeedBenchError(f"the reference engine needs the packages alfworld and textworld: {INSTALL_HINT}.")
         self.slow = engine == "reference"
         self.accept_other_dialect = accept_other_dialect
         self.dialect = dialect
@@ -73,16 +76,22 @@ class ALFWorldEnv(TextEnv):
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
         """Start a game; see the class. Raises UsageError for a task that is not there."""
-        self._task = self._chosen_task(seed, options)
-        self._family = family_of(self._task)
+        task = self._chosen_task(seed, options)
+        family = family_of(task)
         if self.slow:
-            game = json.loads(self._library.read(self._task))
+            content = self._library.read(task)
+            domain = domain_of(content)
+            self._check_dialect(task, domain.dialect if domain else self.dialect)
+            game = json.loads(content)
             if isinstance(self._engine, ReferenceEngine):
                 self._engine.game = game
             else:
                 self._engine = ReferenceEngine(game)
         else:
-            self._engine = Engine(self._library.game(self._task))
+            parsed = self._library.game(task)
+            self._check_dialect(task, parsed.dialect)
+            self._engine = Engine(parsed)
+        self._task, self._family = task, family
         self._observation = self._engine.reset()
         self._instruction = self._observation.rpartition(TASK_PREFIX)[2].rstrip().removesuffix(".")
         return self._observation, self._info(action_valid=True)
@@ -100,6 +109,13 @@ class ALFWorldEnv(TextEnv):
         self._observation = engine.step(action)
         reward = float(engine.won and not before)
         return self._observation, reward, engine.won, False, self._info(action_valid=valid)
+
+    def _check_dialect(self, task: str, dialect: str) -> None:
+        if dialect != self.dialect:
+            raise UsageError(
+                f"{task} is a game of dialect {dialect}, not {self.dialect}: open the environment with"
+                f" dialect='{dialect}'."
+            )
 
     def close(self) -> None:
         """End the reference engine's process, if there is one."""

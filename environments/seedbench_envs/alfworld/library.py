@@ -62,13 +62,17 @@ class SourceLibrary:
     """Games read once from a folder or archive and kept deflated in memory (about 5 kB each)."""
 
     def __init__(self, source: Path) -> None:
-        self._files = {task: zlib.compress(content) for task, content in read_games(source)}
+        self._files: dict[str, bytes] = {}
+        hashes: dict[str, str] = {}
+        for task, content in read_games(source):
+            self._files[task], hashes[task] = zlib.compress(content), hashlib.sha256(content).hexdigest()
         if not self._files:
             raise SeedBenchError(f"'{source}' holds no ALFWorld games (<split>/<folder>/<trial>/game.tw-pddl).")
+        self._hashes = dict(sorted(hashes.items()))
 
     def hashes(self) -> dict[str, str]:
         """Task id -> sha256, sorted."""
-        return {task: hashlib.sha256(self.read(task)).hexdigest() for task in sorted(self._files)}
+        return dict(self._hashes)
 
     def read(self, task_id: str) -> bytes:
         """The game file."""
@@ -105,11 +109,11 @@ def library(edition: str, dialect: str, data: str | Path | None = None) -> Libra
         SeedBenchError: official games that were not fetched, or an unreadable `data`.
         UsageError: an unknown edition or dialect.
     """
-    if data is not None:
-        return _source(Path(data).resolve())
     if edition not in ("official", "mini"):
         raise unknown("edition", edition, ("official", "mini"))
     path = pack_path(edition, dialect)
+    if data is not None:
+        return _source(Path(data).resolve())
     if edition == "mini":
         if dialect != "2.1.2":
             raise UsageError("the generated games exist in dialect 2.1.2 only.")
@@ -122,20 +126,33 @@ def library(edition: str, dialect: str, data: str | Path | None = None) -> Libra
     return PackLibrary(open_pack(path, path.stat().st_mtime_ns))
 
 
-def ensure_mini(path: Path) -> None:
-    """Generate the mini games where they are missing or of another generator version (a few seconds, once)."""
+def ensure_mini(path: Path, *, anew: bool = False) -> None:
+    """Generate the mini games where they are missing or of another generator version (a few seconds, once).
+
+    Args:
+        path: the pack to write.
+        anew: generate them in any case, so that damaged ones are replaced.
+
+    Raises:
+        SeedBenchError: the store cannot be written.
+    """
     from seedbench_envs.mini.generate import GENERATOR_VERSION, generate
 
     marker = path.with_name("generator-version")
-    if path.is_file() and marker.is_file() and marker.read_text() == str(GENERATOR_VERSION):
+    if not anew and path.is_file() and marker.is_file() and marker.read_text() == str(GENERATOR_VERSION):
         return
-    path.parent.mkdir(parents=True, exist_ok=True)
     # Written aside and moved into place: several processes may come here at once.
     draft = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    draft.unlink(missing_ok=True)
-    write_pack(draft, generate())
-    draft.replace(path)
-    marker.write_text(str(GENERATOR_VERSION))
+    try:
+        draft.unlink(missing_ok=True)
+        write_pack(draft, generate())
+        draft.replace(path)
+        marker.write_text(str(GENERATOR_VERSION))
+    except OSError as error:
+        raise SeedBenchError(
+            f"cannot write the generated games to '{path}': {error}. Let SEEDBENCH_DATA name a folder that can be"
+            " written."
+        ) from error
 
 
 @lru_cache(maxsize=4)

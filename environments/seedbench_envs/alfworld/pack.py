@@ -38,21 +38,20 @@ class GamePack:
     def __init__(self, path: Path) -> None:
         if not path.is_file():
             raise SeedBenchError(f"no games at '{path}'.")
-        self.path = path
-        try:
-            with self._connect() as connection:
-                self._dictionary: bytes = connection.execute(
-                    "SELECT value FROM meta WHERE key = 'dictionary'"
-                ).fetchone()[0]
-        except (sqlite3.DatabaseError, TypeError) as error:
-            raise SeedBenchError(
-                f"'{path}' is not a readable game store ({error}); delete it and run `seedbench data fetch` again."
-            ) from error
+        self.path = path.resolve()
+        with self._connect() as connection:
+            row = connection.execute("SELECT value FROM meta WHERE key = 'dictionary'").fetchone()
+            self._dictionary: bytes = row[0]
 
     @contextmanager
     def _connect(self) -> Iterator[sqlite3.Connection]:
-        with closing(sqlite3.connect(f"file:{self.path}?mode=ro&immutable=1", uri=True)) as connection:
-            yield connection
+        try:
+            with closing(sqlite3.connect(f"{self.path.as_uri()}?mode=ro&immutable=1", uri=True)) as connection:
+                yield connection
+        except (sqlite3.DatabaseError, TypeError, zlib.error) as error:
+            raise SeedBenchError(
+                f"'{self.path}' is not a readable game store ({error}); delete it and run `seedbench data fetch` again."
+            ) from error
 
     def hashes(self, split: str | None = None) -> dict[str, str]:
         """Task id -> sha256 of the game file, sorted by id, of one split or of all."""
@@ -70,9 +69,9 @@ class GamePack:
         """The game file, byte for byte. Raises KeyError for a task that the pack does not hold."""
         with self._connect() as connection:
             row = connection.execute("SELECT data FROM games WHERE task = ?", (task_id,)).fetchone()
-        if row is None:
-            raise KeyError(task_id)
-        return zlib.decompressobj(zdict=self._dictionary).decompress(row[0])
+            if row is None:
+                raise KeyError(task_id)
+            return zlib.decompressobj(zdict=self._dictionary).decompress(row[0])
 
 
 def write_pack(path: Path, games: Iterable[tuple[str, bytes]]) -> int:
@@ -81,11 +80,12 @@ def write_pack(path: Path, games: Iterable[tuple[str, bytes]]) -> int:
     A game with the same id is replaced.
 
     Raises:
-        SeedBenchError: the disk is full or the file is no pack. The pack is then as it was before.
+        SeedBenchError: the disk is full, the folder cannot be written or the file is no pack. The pack is then as
+            it was before.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
     count = 0
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         with closing(sqlite3.connect(path)) as connection, connection:
             for statement in _SCHEMA.split(";"):
                 connection.execute(statement)
@@ -101,9 +101,10 @@ def write_pack(path: Path, games: Iterable[tuple[str, bytes]]) -> int:
                 split = task.partition("/")[0]
                 connection.execute("INSERT OR REPLACE INTO games VALUES (?, ?, ?, ?)", (task, split, digest, data))
                 count += 1
-    except sqlite3.Error as error:
+    except (sqlite3.Error, OSError) as error:
         raise SeedBenchError(
-            f"cannot write '{path}': {error}. Nothing was changed; free space and try again."
+            f"cannot write '{path}': {error}. Nothing was changed; free space, or let SEEDBENCH_DATA name another"
+            " folder, and try again."
         ) from error
     if count == 0 and row is None:
         path.unlink(missing_ok=True)

@@ -77,10 +77,16 @@ class ReferenceEngine:
         if python is None:
             raise SeedBenchError(f"the reference engine needs the packages alfworld and textworld: {INSTALL_HINT}.")
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 (closed with the worker)
-        process = subprocess.Popen(
-            [python, str(_WORKER)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True, encoding="utf-8",
-        )  # fmt: skip
+        try:
+            process = subprocess.Popen(
+                [python, str(_WORKER)],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True, encoding="utf-8",
+            )  # fmt: skip
+        except OSError as error:
+            self._errors.close()
+            raise SeedBenchError(
+                f"cannot start '{python}' ({error}): SEEDBENCH_REFERENCE_PYTHON must name a Python interpreter."
+            ) from error
         self._process = process
         self._answer(process)
         return process

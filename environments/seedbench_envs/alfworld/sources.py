@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import lzma
 import tarfile
 import zipfile
@@ -53,6 +54,12 @@ def is_archive(path: Path) -> bool:
     return path.name.endswith(_ARCHIVES)
 
 
+# What archives that are damaged, encrypted or of an unknown compression (a RuntimeError) make the library raise.
+_DAMAGE = (
+    EOFError, gzip.BadGzipFile, lzma.LZMAError, RuntimeError, tarfile.TarError, zipfile.BadZipFile, zlib.error,
+)  # fmt: skip
+
+
 def read_games(source: Path) -> Iterator[tuple[str, bytes]]:
     """Yield (task id, file content) of every game in `source`, archives inside a folder included.
 
@@ -78,7 +85,7 @@ def read_games(source: Path) -> Iterator[tuple[str, bytes]]:
             yield from _read_tar(source)
         else:
             raise SeedBenchError(f"'{source}' is neither a folder nor a zip or tar archive of ALFWorld games.")
-    except (EOFError, tarfile.TarError, zipfile.BadZipFile, lzma.LZMAError, zlib.error) as error:
+    except _DAMAGE as error:
         raise SeedBenchError(
             f"'{source}' is damaged or incomplete ({error}); download it again. Nothing was imported from it."
         ) from error
@@ -97,3 +104,6 @@ def _read_tar(source: Path) -> Iterator[tuple[str, bytes]]:
             task = task_id_of(member.name) if member.isfile() else None
             if task and (content := archive.extractfile(member)):
                 yield task, content.read()
+        # A tar ends before its compressed stream does, whose checksum comes last: read on to have it compared.
+        while archive.fileobj and archive.fileobj.read(1 << 20):
+            pass

@@ -330,7 +330,7 @@ def _expression(source: str, bound: Mapping[str, str]) -> Render:
     """Compile `o.indefinite + ' ' + o.name`, `r.name or r.id`, `{r}`: attributes, +, or, and strings only."""
     try:
         tree = ast.parse(source.strip(), mode="eval").body
-    except SyntaxError as error:
+    except (SyntaxError, ValueError) as error:  # ValueError: a null character
         raise GrammarError(f"cannot read the expression {source!r}") from error
     return _node(tree, source, bound)
 
