@@ -15,16 +15,16 @@ import resource
 import subprocess
 import sys
 import time
+from pathlib import Path
 from statistics import median
 
+from seedbench.panels import load_panel
+from seedbench.ui.tally import format_number
 from seedbench_envs.alfworld.engine import Engine
 from seedbench_envs.alfworld.env import ALFWorldEnv
 from seedbench_envs.alfworld.game import parse_game
 from seedbench_envs.alfworld.library import library
 from seedbench_envs.alfworld.reference import reference_python
-
-from seedbench.panels import load_panel
-from seedbench.ui.tally import format_number
 
 STEPS = 20
 
@@ -77,7 +77,8 @@ def reference_times(tasks: list[str], edition: str) -> tuple[float, float, float
             steps.append(time.perf_counter() - start)
             assert answer == native.step(command), (task, command)
     worker = reference._engine._process  # type: ignore[union-attr]
-    memory = int(open(f"/proc/{worker.pid}/statm").read().split()[1]) * resource.getpagesize() / 1e6  # noqa: SIM115, PTH123
+    pages = int(Path(f"/proc/{worker.pid}/statm").read_text().split()[1])
+    memory = pages * resource.getpagesize() / 1e6
     reference.close()
     return median(steps), median(episodes), memory
 
@@ -110,7 +111,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--games", type=int, default=8, help="games played on the reference engine")
     parser.add_argument("--panel", default="alfworld/valid_unseen")
-    parser.add_argument("--memory-panel", default="alfworld/train", help="panel whose games the 1,000 environments play")
+    parser.add_argument("--memory-panel", default="alfworld/train", help="games of the 1,000 environments")
     options = parser.parse_args()
     panel = load_panel(options.panel).subset(limit=options.games)
     edition = "mini" if panel.suite.startswith("mini-") else "official"
@@ -120,15 +121,14 @@ def main() -> None:
     print(f"native     {1 / step:>10,.0f} steps/s   new episode {episode * 1000:>8.2f} ms")
     if reference_python():
         slow_step, slow_episode, memory = reference_times(tasks, edition)
-        print(f"reference  {1 / slow_step:>10,.1f} steps/s   new episode {slow_episode * 1000:>8.0f} ms   {memory:.0f} MB a process")
-        print(
-            f"ratio      {format_number(slow_step / step)}x a step, {format_number(slow_episode / episode)}x an episode;"
-            f" all {len(tasks) * STEPS} compared steps are equal"
-        )
+        speed = f"{1 / slow_step:>10,.1f} steps/s   new episode {slow_episode * 1000:>8.0f} ms"
+        print(f"reference  {speed}   {memory:.0f} MB a process")
+        ratios = f"{format_number(slow_step / step)}x a step, {format_number(slow_episode / episode)}x an episode"
+        print(f"ratio      {ratios}; all {len(tasks) * STEPS} compared steps are equal")
     else:
         print("reference  not installed (docs/alfworld.md)")
     peak, before, games = thousand_memory(options.memory_panel, edition)
-    print(f"1,000 environments in one process ({games} different games): {peak:.0f} MB, of which {before:.0f} MB before")
+    print(f"1,000 environments in one process, {games} different games: {peak:.0f} MB ({before:.0f} MB before them)")
 
 
 if __name__ == "__main__":
