@@ -246,7 +246,10 @@ def test_the_oracle_says_where_it_knows_nothing(own_store: Path) -> None:
         SUITE.oracle(panel, panel.tasks[0])
 
 
-def test_the_environment_has_the_panels_dialect_and_the_asked_for_engine(own_store: Path) -> None:
+def test_the_environment_has_the_panels_dialect_and_the_asked_for_engine(
+    own_store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SEEDBENCH_REFERENCE_PYTHON", "python-that-is-not-started")
     write_pack(pack_path("official", "2.1.2"), [(TASK, kitchen().file(DELIVER))])
     panel = one_task_panel(kitchen().file(DELIVER))
     native, reference = SUITE.make(panel), SUITE.make(panel, "reference")

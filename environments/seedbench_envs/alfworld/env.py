@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from seedbench.errors import SeedBenchError, UsageError
+from seedbench_envs.alfworld import reference
 from seedbench_envs.alfworld.dialect import to_dialect
 from seedbench_envs.alfworld.domain import domain_of
 from seedbench_envs.alfworld.engine import Engine
 from seedbench_envs.alfworld.game import TASK_PREFIX
 from seedbench_envs.alfworld.library import Library, library
-from seedbench_envs.alfworld.reference import INSTALL_HINT, ReferenceEngine, reference_python
+from seedbench_envs.alfworld.reference import INSTALL_HINT, ReferenceEngine
 from seedbench_envs.alfworld.sources import family_of
 from seedbench_envs.base import TextEnv
 
@@ -59,7 +60,7 @@ class ALFWorldEnv(TextEnv):
         super().__init__(render_mode)
         if engine not in ("native", "reference"):
             raise UsageError(f"engine must be 'native' or 'reference', not '{engine}'.")
-        if engine == "reference" and reference_python() is None:
+        if engine == "reference" and reference.reference_python() is None:
             raise SeedBenchError(f"the reference engine needs the packages alfworld and textworld: {INSTALL_HINT}.")
         self.slow = engine == "reference"
         self.accept_other_dialect = accept_other_dialect
