@@ -5,7 +5,8 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 # Tests keep to a store of their own; `make demo` uses the user's (SEEDBENCH_DATA, default ~/.cache/seedbench).
 TEST_STORE := $(CURDIR)/.store
-OFFICIAL := ../shared/data/alfworld
+# Where developers keep the official data; absent elsewhere.
+OFFICIAL := ../shared/data
 # Threads that spin while they wait are ruinous on shared cores.
 THREADS := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE
 
@@ -27,8 +28,9 @@ lint: $(INSTALLED)
 	$(BIN)/mypy
 
 test: lint
-	@if [ -d $(OFFICIAL) ]; then SEEDBENCH_DATA=$(TEST_STORE) $(BIN)/seedbench data fetch alfworld --from $(OFFICIAL); \
-	else echo "no official games at $(OFFICIAL): the tests that need them are skipped"; fi
+	@for suite in alfworld webshop; do \
+	  if [ -d $(OFFICIAL)/$$suite ]; then SEEDBENCH_DATA=$(TEST_STORE) $(BIN)/seedbench data fetch $$suite --from $(OFFICIAL)/$$suite || exit 1; \
+	  else echo "no official data at $(OFFICIAL)/$$suite: the tests that need it are skipped"; fi; done
 	-@SEEDBENCH_DATA=$(TEST_STORE) $(BIN)/seedbench models get smollm2-135m
 	SEEDBENCH_DATA=$(TEST_STORE) HF_HUB_OFFLINE=1 $(THREADS) $(BIN)/pytest -n 2 --dist worksteal
 

@@ -76,7 +76,7 @@ def check_evaluation(job: Evaluation) -> None:
     problems = data_problems(job.panel, dict(suite.content_hashes(job.panel)))
     if problems:
         raise SeedBenchError(f"{'; '.join(problems)}. Fetch the data again: `seedbench data fetch {suite.name}`.")
-    suite.make(job.panel, job.engine).close()
+    suite.make(job.panel, job.engine, **job.protocol.settings.environment).close()
 
 
 def evaluate(job: Evaluation, progress: Progress) -> dict[str, Any]:
@@ -150,13 +150,13 @@ async def _play_all(
 ) -> None:
     waiting = iter(todo)
     base_panel = job.panel.name.partition("[")[0]  # a subset plays its tasks with the same seeds
-    suite = get_suite(job.panel.suite)
+    suite, options = get_suite(job.panel.suite), job.protocol.settings.environment
     infra = 0
     allowed = max(job.max_infra * total, 3)
 
     async def worker() -> None:
         nonlocal infra
-        env = suite.make(job.panel, job.engine)
+        env = suite.make(job.panel, job.engine, **options)
         try:
             for task, repeat in waiting:  # the iterator is shared: each worker takes the next episode
                 seed = derive_seed(job.seed, base_panel, task.sha256, repeat)
@@ -176,7 +176,7 @@ async def _play_all(
                     progress.note(f"{task.id}: {episode.error}")
                     with suppress(Exception):  # what broke in an episode may break here too
                         env.close()
-                    env = suite.make(job.panel, job.engine)
+                    env = suite.make(job.panel, job.engine, **options)
                     if infra > allowed:
                         reason = episode.error.rstrip(".")
                         raise SeedBenchError(

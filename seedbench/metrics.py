@@ -7,11 +7,12 @@ record counts, in every number (a resumed run tries infrastructure errors again)
 """
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from seedbench.errors import SeedBenchError
-from seedbench.statistics import clustered, macro
+from seedbench.statistics import Mean, clustered, macro, mean_score
 from seedbench.types import Episode, Outcome
 
 SCHEMA = "seedbench.summary/1"
@@ -24,6 +25,7 @@ class _Attempt(NamedTuple):
     outcome: Outcome
     success: bool
     score: float
+    metrics: Mapping[str, float]
     seconds: float
     turns: int
     invalid: int
@@ -65,7 +67,8 @@ def summarise(
         "seed": seed,
         "episodes": len(attempts),
         "success": _success(counted, families),
-        "score": _score(list(counted.values())),
+        "score": _mean((task, a.score) for (task, _), a in counted.items()).to_json(),
+        "metrics": _metrics(counted),
         "turns": _turns(list(counted.values())),
         "outcomes": {o.value: sum(a.outcome is o for a in attempts.values()) for o in Outcome},
         "tokens": {
@@ -86,6 +89,7 @@ def _condense(episode: Episode) -> _Attempt:
         outcome=episode.outcome,
         success=episode.success,
         score=episode.score,
+        metrics=episode.metrics,
         seconds=episode.seconds,
         turns=len(turns),
         invalid=sum(not turn.valid for turn in turns),
@@ -116,8 +120,21 @@ def _success(attempts: Mapping[tuple[str, int], _Attempt], families: Sequence[st
     }
 
 
-def _score(attempts: Sequence[_Attempt]) -> dict[str, Any]:
-    return {"mean": _ratio(math.fsum(a.score for a in attempts), len(attempts)), "n": len(attempts)}
+def _metrics(attempts: Mapping[tuple[str, int], _Attempt]) -> dict[str, Any]:
+    """The mean of each metric over the attempts that have it, by name."""
+    names = sorted({name for a in attempts.values() for name in a.metrics})
+    return {
+        name: _mean((task, a.metrics[name]) for (task, _), a in attempts.items() if name in a.metrics).to_json()
+        for name in names
+    }
+
+
+def _mean(scored: Iterable[tuple[str, float]]) -> Mean:
+    """The mean of `(task, score)` of each attempt, clustered by task."""
+    tasks: defaultdict[str, list[float]] = defaultdict(list)
+    for task, score in scored:
+        tasks[task].append(score)
+    return mean_score(list(tasks.values()))
 
 
 def _turns(attempts: Sequence[_Attempt]) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """Panels: named, versioned, ordered lists of tasks. A panel's hash stands in every result.
 
-A panel file is JSON lines, plain or gzipped: a header (name, version, suite, split, official, dialect), then one
-line a task (id, family, sha256). Suites ship theirs; users may pass a file of their own.
+A panel file is JSON lines, plain or gzipped: a header (name, version, suite, split, official; dialect and partition
+where there are several), then one line a task (id, family, sha256; group where the partition keeps groups apart).
+Suites ship theirs; users may pass a file of their own.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ import json
 import re
 import zlib
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -35,6 +36,10 @@ class Panel:
     dialect: str
     """Data release whose wording the tasks have; empty where a suite has only one."""
     tasks: tuple[Task, ...]
+    partition: str = ""
+    """Panels of one suite, dialect and partition must not overlap; empty where a suite is divided in one way only."""
+    groups: Mapping[str, str] = field(default_factory=dict)
+    """Task id -> what else its split must not share with another (a product, a room); empty: tasks alone count."""
 
     @cached_property
     def hash(self) -> str:
@@ -129,14 +134,14 @@ def read_panel(file: Traversable | Path) -> Panel:
         raw = file.read_bytes()
         lines = (gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw).decode().splitlines()
         header = json.loads(lines[0])
+        rows = [json.loads(line) for line in lines[1:]]
         split = _text(header, "split")
-        tasks = tuple(
-            Task(_text(row, "id"), _text(row, "family"), split, _text(row, "sha256"))
-            for row in map(json.loads, lines[1:])
-        )
+        tasks = tuple(Task(_text(row, "id"), _text(row, "family"), split, _text(row, "sha256")) for row in rows)
         panel = Panel(
             f"{_text(header, 'name')}@{int(header['version'])}", _text(header, "suite"), split,
             bool(header["official"]), _text({"dialect": "", **header}, "dialect"), tasks,
+            _text({"partition": "", **header}, "partition"),
+            {row["id"]: _text(row, "group") for row in rows if "group" in row},
         )  # fmt: skip
     except (ValueError, KeyError, IndexError, TypeError, EOFError, zlib.error, RecursionError, OSError) as error:
         raise SeedBenchError(
@@ -175,11 +180,17 @@ def write_panel(panel: Panel, path: Path) -> None:
         raise UsageError(f"a panel file's name ends in .jsonl or .jsonl.gz, not '{path.name}'.")
     header = {
         "name": name, "version": int(version), "suite": panel.suite, "split": panel.split,
-        "official": panel.official, "dialect": panel.dialect, "n": len(panel.tasks), "hash": panel.hash,
+        "official": panel.official, "dialect": panel.dialect,
+        **({"partition": panel.partition} if panel.partition else {}),
+        "n": len(panel.tasks), "hash": panel.hash,
     }  # fmt: skip
     rows: Iterator[dict[str, object]] = (
-        {"id": task.id, "family": task.family, "sha256": task.sha256} for task in panel.tasks
-    )
+        {
+            "id": task.id, "family": task.family, "sha256": task.sha256,
+            **({"group": panel.groups[task.id]} if panel.groups else {}),
+        }
+        for task in panel.tasks
+    )  # fmt: skip
     text = "".join(json.dumps(row) + "\n" for row in (header, *rows))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -201,11 +212,22 @@ def data_problems(panel: Panel, held: dict[str, str]) -> list[str]:
     return problems
 
 
+def must_not_overlap(first: Panel, second: Panel) -> bool:
+    """Whether the two are different splits of one partition of one suite's tasks."""
+    same = (first.suite, first.dialect, first.partition) == (second.suite, second.dialect, second.partition)
+    return same and first.split != second.split
+
+
 def overlaps(first: Panel, second: Panel) -> list[str]:
-    """Task ids of `second` that `first` also holds, by id or by content."""
+    """Task ids of `second` that `first` also holds: by id, by content, or by group where both have groups."""
     ids = {task.id for task in first.tasks}
     contents = {task.sha256 for task in first.tasks}
-    return [task.id for task in second.tasks if task.id in ids or task.sha256 in contents]
+    groups = set(first.groups.values())
+    return [
+        task.id
+        for task in second.tasks
+        if task.id in ids or task.sha256 in contents or second.groups.get(task.id) in groups
+    ]
 
 
 def _some(items: Iterable[str], shown: int = 3) -> str:

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.resources.abc import Traversable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,6 +24,7 @@ import jinja2.sandbox
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from seedbench.errors import SeedBenchError, UsageError, unknown
+from seedbench.parsing import ActionParser, ParsedAction, ParserSettings
 from seedbench.policies.base import Sampling
 from seedbench.registry import get_suite, suite_names
 from seedbench.types import Message
@@ -46,25 +48,12 @@ class Limits(_Section):
 
 
 class Context(_Section):
-    """What a prompt shows of the past: a window of steps in a fresh prompt, or the whole conversation."""
+    """What a prompt shows of the past: some steps in a fresh prompt, a conversation, or one growing answer."""
 
-    kind: Literal["window", "chat"]
+    kind: Literal["window", "chat", "completion"]
+    """completion: one prompt, then one assistant message in which responses and observations alternate."""
     history: int = Field(default=0, ge=0)
     """window: how many past (observation, action) pairs are shown."""
-
-
-class Parser(_Section):
-    """How an action is read from a response, and what counts as an invalid response."""
-
-    action_tag: str = "action"
-    """Tag around the action; empty: the action is the first line that is not empty."""
-    think_tag: str = ""
-    """Tag that a response must open and close to be valid; empty: none is asked for."""
-    lowercase: bool = True
-    tail: int = Field(default=30, ge=0)
-    """Without action tags, so many last characters of the response are played as the action (upstream's rule)."""
-    reject: str = ""
-    """Regular expression that makes a response invalid wherever it matches."""
 
 
 class SamplingSettings(_Section):
@@ -114,18 +103,12 @@ class ProtocolFile(_Section):
     suites: tuple[str, ...] = Field(min_length=1)
     limits: Limits
     context: Context
-    parser: Parser
+    parser: ParserSettings
     sampling: SamplingSettings
     prompts: Prompts
     dialect: Dialect | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ParsedAction:
-    """What the parser found in a response."""
-
-    action: str
-    valid: bool
+    environment: dict[str, str | int | float | bool] = Field(default_factory=dict)
+    """Options of the suite's environment that belong to how an agent is asked (see the suite's page)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,15 +142,13 @@ class Protocol:
         )
         try:
             self._compiled = {name: jinja.from_string(text) for name, text in templates.items()}
-            self._reject = re.compile(settings.parser.reject) if settings.parser.reject else None
+            self._parser = ActionParser(settings.parser, asks_thinking=settings.sampling.thinking != "off")
             excluded = "|".join(settings.dialect.excludes) if settings.dialect else ""
             self._excluded = re.compile(excluded, re.M) if excluded else None
         except jinja2.TemplateError as error:
             raise SeedBenchError(f"protocol '{self.name}': a template does not compile: {error}.") from error
         except re.error as error:
             raise SeedBenchError(f"protocol '{self.name}': a pattern is no regular expression: {error}.") from error
-        tag = re.escape(settings.parser.action_tag)
-        self._open, self._close = re.compile(f"<{tag}>", re.I), re.compile(f"</{tag}>", re.I)
 
     @property
     def name(self) -> str:
@@ -234,7 +215,15 @@ class Protocol:
             ]
             messages.append(self._user(shared, len(past), now, shown))
             return tuple(messages)
-        # Chat: what was said stays as it was said, so that the prompt of a turn begins with the last one's.
+        # What was said stays as it was said, so that the prompt of a turn begins with the last one's.
+        if self.settings.context.kind == "completion":
+            turns = [*past, now]
+            messages.append(self._user(shared, 0, turns[0], []))
+            grown = "".join(
+                f"{turn.response}\n\n{self._user(shared, number, after, []).content}\n\n"
+                for number, (turn, after) in enumerate(pairwise(turns), start=1)
+            )
+            return (*messages, Message("assistant", grown)) if grown else tuple(messages)
         for number, turn in enumerate(past):
             messages.append(self._user(shared, number, turn, []))
             messages.append(Message("assistant", turn.response))
@@ -261,30 +250,11 @@ class Protocol:
 
     def parse(self, response: str) -> ParsedAction:
         """Find the action in a response. Says nothing of admissibility: that is the environment's word."""
-        rules = self.settings.parser
-        if rules.action_tag:
-            # Two searches, not one pattern with `.*?`: that would be quadratic in unclosed tags.
-            opening = self._open.search(response)
-            closing = self._close.search(response, opening.end()) if opening else None
-            valid = closing is not None
-            if opening and closing:
-                action = response[opening.end() : closing.start()].strip()
-            else:
-                action = response[-rules.tail :] if rules.tail else ""
-        else:
-            action = next((line.strip() for line in response.splitlines() if line.strip()), "")
-            valid = bool(action)
-        if rules.think_tag and self.settings.sampling.thinking != "off":
-            valid = valid and f"<{rules.think_tag}>" in response and f"</{rules.think_tag}>" in response
-        if self._reject and self._reject.search(response):
-            valid = False
-        return ParsedAction(action=action.lower() if rules.lowercase else action, valid=valid)
+        return self._parser.parse(response)
 
     def format_action(self, action: str) -> str:
         """The response that says an action and nothing else: what scripted policies answer."""
-        rules = self.settings.parser
-        think = f"<{rules.think_tag}></{rules.think_tag}>" if rules.think_tag else ""
-        return f"{think}<{rules.action_tag}>{action}</{rules.action_tag}>" if rules.action_tag else think + action
+        return self._parser.format(action)
 
     def dialect_problem(self, admissible: Sequence[str] | None, *, start: bool) -> str:
         """Why the environment's commands do not fit the protocol's wording; empty where they do."""

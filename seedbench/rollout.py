@@ -10,17 +10,18 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from seedbench.errors import SeedBenchError
 from seedbench.policies.base import ContextOverflow, Policy, PolicyFault, Request, Response
 from seedbench.protocol import Past, Protocol
 from seedbench.suite import Environment
-from seedbench.types import Episode, Message, Outcome, Task, Turn, Usage
+from seedbench.types import Episode, Message, Outcome, Task, Turn, Usage, checked_metrics
 
 T = TypeVar("T")
 
@@ -90,6 +91,7 @@ async def run_episode(
         usage=sum((turn.usage for turn in rollout.turns), Usage()),
         seconds=round(time.perf_counter() - start, 6),
         error=error,
+        metrics=rollout.metrics,
     )
 
 
@@ -109,12 +111,14 @@ class _Rollout:
     turns: list[Turn] = field(default_factory=list)
     success: bool = False
     score: float = 0.0
+    metrics: dict[str, float] = field(default_factory=dict)
 
     async def play(self) -> Outcome:
         """Take turns until the task is decided or the step limit is reached."""
         reset = partial(self.env.reset, seed=self.seed % 2**31, options={"task": self.task.id})
         observation, info = await _call(self.env, reset)
         self.instruction, self.first_observation = info["instruction"], observation
+        self.metrics = _metrics(info)
         past: list[Past] = []
         for number in range(self.protocol.settings.limits.steps):
             admissible = info["admissible_actions"]
@@ -128,7 +132,6 @@ class _Rollout:
             parsed = self.protocol.parse(text)
             step = partial(self.env.step, parsed.action)
             observation, _, terminated, truncated, info = await _call(self.env, step)
-            self.success, self.score = bool(info["success"]), float(info["score"])
             self.turns.append(
                 Turn(
                     response=text,
@@ -142,10 +145,18 @@ class _Rollout:
                     usage=response.usage,
                 )
             )
+            self._judge(info)
             past.append(Past(now.observation, now.admissible, text, parsed.action))
             if terminated or truncated:
                 return Outcome.SOLVED if self.success else Outcome.FAILED
         return Outcome.STEP_LIMIT
+
+    def _judge(self, info: dict[str, Any]) -> None:
+        """Take over what the environment says of its state; all of it, or none where a part is not allowed."""
+        metrics, score = _metrics(info), float(info["score"])
+        if not math.isfinite(score):
+            raise EnvironmentFault(f"the score must be a finite number, not {score}")
+        self.success, self.score, self.metrics = bool(info["success"]), score, metrics
 
     async def _ask(self, past: list[Past], now: Past) -> tuple[tuple[Message, ...], Response]:
         messages = self.protocol.messages(self.instruction, past, now) if self.policy.needs_prompt else ()
@@ -158,8 +169,16 @@ class _Rollout:
             sampling=self.protocol.sampling(),
             observation=now.observation,
             admissible_actions=now.admissible,
+            instruction=self.instruction,
         )
         return messages, await self.policy.act(request)
+
+
+def _metrics(info: dict[str, Any]) -> dict[str, float]:
+    try:
+        return checked_metrics(info.get("metrics", {}))
+    except ValueError as error:
+        raise EnvironmentFault(str(error)) from error
 
 
 async def _call(env: Environment, function: Callable[[], T]) -> T:

@@ -11,10 +11,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
+from seedbench.errors import unknown
 from seedbench.panels import Panel
 from seedbench.types import Task
+
+Rule = Callable[[str, Sequence[str], str, int], str]
+"""A scripted baseline: (instruction, admissible actions, observation, turn from 0) -> action. Must be deterministic."""
+
+
+Option = str | int | float | bool
+"""A value of a protocol's `[environment]` table."""
 
 
 class Environment(Protocol):
@@ -35,11 +43,19 @@ class Environment(Protocol):
         ...
 
 
+def refuse_unknown(options: Mapping[str, Option], known: Sequence[str]) -> None:
+    """Raise UsageError, offering the nearest, for an environment option that a suite does not have."""
+    for name in options:
+        if name not in known:
+            raise unknown("environment option", name, known)
+
+
 @dataclass(frozen=True, slots=True)
 class DataStatus:
     """What the store holds of a suite. `problems` are sentences that say what to do; none: all is well."""
 
     summary: str
+    """What is there and complete; empty where nothing is."""
     problems: tuple[str, ...] = ()
 
 
@@ -56,11 +72,15 @@ class Suite(ABC):
     """Name of the table layout."""
     resources: Traversable
     """Package folder that holds `panels/*.jsonl.gz` and `protocols/*.toml`."""
-    dialects: Sequence[str] = ()
+    policies: ClassVar[Mapping[str, Rule]] = {}
+    """Scripted baselines of the suite, by the name that `seedbench eval` takes."""
 
     @abstractmethod
-    def make(self, panel: Panel, engine: str = "native") -> Environment:
-        """An environment that can play every task of `panel`."""
+    def make(self, panel: Panel, engine: str = "native", **options: Option) -> Environment:
+        """An environment that can play every task of `panel`.
+
+        `options` is the protocol's `[environment]` table. Raises UsageError for an unknown engine or option.
+        """
 
     @abstractmethod
     def content_hashes(self, panel: Panel) -> Mapping[str, str]:
@@ -69,6 +89,10 @@ class Suite(ABC):
     @abstractmethod
     def oracle(self, panel: Panel, task: Task) -> Sequence[str]:
         """Actions that solve the task. Raises SeedBenchError where none are known."""
+
+    def out_of_reach(self, panel: Panel) -> frozenset[str]:
+        """Ids of tasks that nothing can win under the suite's own scoring rules: the known ceiling of the panel."""
+        return frozenset()
 
     @abstractmethod
     def fetch(self, source: Path | None, report: Callable[[str], None]) -> None:

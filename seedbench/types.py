@@ -5,8 +5,10 @@ They hold plain values only, so that a record survives a trip through JSON uncha
 """
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from numbers import Real
 from typing import Any
 
 
@@ -96,6 +98,8 @@ class Episode:
     """Wall seconds from reset to end, waiting for the policy included."""
     error: str = ""
     """The reason of an infra_error or context_overflow, in words."""
+    metrics: dict[str, float] = field(default_factory=dict)
+    """What the environment says of the end state beside the score, e.g. the parts of it; see `checked_metrics`."""
 
     @property
     def key(self) -> tuple[str, int]:
@@ -108,7 +112,10 @@ class Episode:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> "Episode":
-        """Inverse of `to_json`. Raises TypeError or ValueError on a record of another shape."""
+        """Inverse of `to_json`. Raises TypeError or ValueError on a record of another shape.
+
+        A record without metrics has none: logs of earlier versions can be read.
+        """
         turns = tuple(
             Turn(
                 **{
@@ -125,5 +132,31 @@ class Episode:
                 "outcome": Outcome(data["outcome"]),
                 "turns": turns,
                 "usage": Usage(**data["usage"]),
+                "metrics": checked_metrics(data.get("metrics", {})),
             }
         )
+
+
+def checked_metrics(metrics: object) -> dict[str, float]:
+    """A copy of an environment's metrics, checked: ASCII identifiers -> finite numbers in [0, 1], as floats.
+
+    Raises ValueError that says what is wrong; true and false are no numbers.
+    """
+    if not isinstance(metrics, Mapping):
+        raise ValueError(f"metrics must map names to numbers, not be a {type(metrics).__name__}")
+    for name, value in metrics.items():
+        if not (isinstance(name, str) and name.isascii() and name.isidentifier()):
+            raise ValueError(f"the name of a metric must be an ASCII identifier, not {_short(name)}")
+        if not _is_share(value):
+            raise ValueError(f"the metric '{name}' must be a number in [0, 1], not {_short(value)}")
+    return {name: float(value) for name, value in metrics.items()}
+
+
+def _is_share(value: Any) -> bool:
+    number = isinstance(value, Real) and not isinstance(value, bool)
+    return number and bool(0 <= value <= 1)  # False for NaN
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -12,3 +12,9 @@ gymnasium.register(
     entry_point="seedbench_envs.alfworld.env:ALFWorldEnv",
     kwargs={"edition": "mini"},
 )
+gymnasium.register(id="seedbench/WebShop-v1", entry_point="seedbench_envs.webshop.env:WebShopEnv")
+gymnasium.register(
+    id="seedbench/MiniWebShop-v1",
+    entry_point="seedbench_envs.webshop.env:WebShopEnv",
+    kwargs={"edition": "mini"},
+)

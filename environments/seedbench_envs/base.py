@@ -14,14 +14,17 @@ class TextEnv(gymnasium.Env[str, str]):
     """One task at a time, chosen at `reset`, played with text commands.
 
     `reset(options={"task": id})` starts a task; without the option, the environment draws one with its seeded
-    generator. Every `info` holds: task_id, family, instruction, admissible_actions (a sorted list, or None where
-    the suite has none), success (bool), score (float in [0, 1]), action_valid (the environment accepted the
-    action). The episode ends (`terminated`) when the task is decided; there is no step limit, because that
-    belongs to the protocol. The last observation of an episode is its own: nothing is reset behind the caller.
-    Instances share no mutable state, write no files and may live by the thousand in one process.
+    generator. Every `info` holds: task_id, family, instruction, admissible_actions (a list in the suite's own order,
+    or None where it has none), success (bool), score (float in [0, 1]), action_valid (the environment accepted the
+    action); and, where the score has parts, metrics (name -> float in [0, 1]). An admissible action may have a blank
+    to fill in, written `<your ...>` in its brackets: `search[<your query>]`.
+
+    The episode ends (`terminated`) when the task is decided; there is no step limit, because that belongs to the
+    protocol. The last observation of an episode is its own: nothing is reset behind the caller. Instances share no
+    mutable state, write no files and may live by the thousand in one process.
     """
 
-    metadata: dict[str, Any] = {"render_modes": ["ansi"]}  # noqa: RUF012  (declared so by Gymnasium)
+    metadata: dict[str, Any] = {"render_modes": ["ansi"], "render_fps": 1}  # noqa: RUF012
 
     slow: bool = False
     """True where reset or step blocks for long (another process): asynchronous callers then use a thread."""

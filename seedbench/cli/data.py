@@ -25,7 +25,7 @@ def list_command() -> None:
             typer.echo(f"{name:<16} broken      {error}")
             continue
         kind = "official" if suite.official else "generated, not official"
-        state = "ok" if not status.problems else "incomplete" if status.summary != "no games" else "missing"
+        state = "ok" if not status.problems else "incomplete" if status.summary else "missing"
         typer.echo(f"{name:<16} {state:<11} {kind:<24} {status.summary}")
 
 

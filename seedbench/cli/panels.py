@@ -44,22 +44,24 @@ def check_command(
 ) -> None:
     """Prove that no two splits of a suite share a task, by id or content, and that the stored data is identical."""
     from seedbench.errors import SeedBenchError
-    from seedbench.panels import data_problems, load_panel, overlaps, shipped
+    from seedbench.panels import data_problems, load_panel, must_not_overlap, overlaps, shipped
     from seedbench.registry import get_suite
 
     checked = [load_panel(spec) for spec in panels or shipped()]
     problems: list[str] = []
     for index, panel in enumerate(checked):
         for other in checked[index + 1 :]:
-            if (other.suite, other.dialect) == (panel.suite, panel.dialect) and other.split != panel.split:
+            if must_not_overlap(panel, other):
                 shared = overlaps(panel, other)
-                typer.echo(f"{panel.name} and {other.name}: {len(shared) or 'no'} shared tasks")
+                kind = "tasks or groups" if panel.groups and other.groups else "tasks"
+                typer.echo(f"{panel.name} and {other.name}: {len(shared) or 'no'} shared {kind}")
                 problems += [f"{panel.name} and {other.name} share {shared[0]}"] if shared else []
     for panel in checked:
         try:
             held = dict(get_suite(panel.suite).content_hashes(panel))
         except SeedBenchError as error:
             typer.echo(f"{panel.name}: data not compared: {error}")
+            problems += [str(error).removesuffix(".")] if panels else []  # asked for by name: a failure
             continue
         found = data_problems(panel, held)
         typer.echo(f"{panel.name}: {'; '.join(found) or f'all {len(panel.tasks)} tasks identical to the stored data'}")

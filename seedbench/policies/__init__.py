@@ -31,8 +31,8 @@ def make_policy(spec: str, panel: Panel, options: ModelOptions) -> Policy:
     """The policy that `spec` names.
 
     Args:
-        spec: `oracle`, `random`, `replay:RUN`, `openai:URL[#MODEL]`, a stored model's name (`seedbench models list`),
-            a Hugging Face folder, or a hub name `owner/model`.
+        spec: `oracle`, `random`, a baseline of the suite (`rule`), `replay:RUN`, `openai:URL[#MODEL]`, a stored
+            model's name (`seedbench models list`), a Hugging Face folder, or a hub name `owner/model`.
         panel: the tasks it will be asked about (the oracle looks up their solutions).
 
     Raises:
@@ -40,10 +40,14 @@ def make_policy(spec: str, panel: Panel, options: ModelOptions) -> Policy:
         SeedBenchError: it exists but cannot be used.
     """
     kind, _, rest = spec.partition(":")
+    suite = get_suite(panel.suite)
+    if spec in suite.policies:
+        from seedbench.policies.rule import RulePolicy
+
+        return RulePolicy(suite.name, spec, suite.policies[spec])
     if spec == "oracle":
         from seedbench.policies.oracle import OraclePolicy
 
-        suite = get_suite(panel.suite)
         return OraclePolicy(lambda task: suite.oracle(panel, task))
     if spec == "random":
         from seedbench.policies.random_ import RandomPolicy
@@ -67,7 +71,9 @@ def make_policy(spec: str, panel: Panel, options: ModelOptions) -> Policy:
     elif "/" in spec or spec.startswith("."):
         raise UsageError(f"there is no model folder '{spec}'.")
     else:
-        raise unknown("policy", spec, [*SCRIPTED, *MODELS, "replay:RUN", "openai:URL", "a model folder"])
+        raise unknown(
+            "policy", spec, [*SCRIPTED, *suite.policies, *MODELS, "replay:RUN", "openai:URL", "a model folder"]
+        )
     from seedbench.policies.transformers_ import TransformersPolicy
 
     return TransformersPolicy(

@@ -44,6 +44,8 @@ class Request:
     sampling: Sampling
     observation: str
     admissible_actions: tuple[str, ...] | None
+    instruction: str = ""
+    """The task in a sentence."""
 
 
 @dataclass(frozen=True, slots=True)

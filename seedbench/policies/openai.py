@@ -177,6 +177,13 @@ class OpenAIPolicy(Policy):
             "max_tokens": sampling.max_new_tokens,
             "seed": seed % 2**31,
         }
+        if messages and messages[-1].role == "assistant":
+            if not served.is_known:
+                raise SeedBenchError(
+                    f"the protocol lets one answer grow, and {self._shown} is not known to continue a message (vLLM and"
+                    " SGLang are): use such a server, or a protocol whose context is 'window' or 'chat'."
+                )
+            body |= {"add_generation_prompt": False, "continue_final_message": True}
         if served.is_known:
             body |= _NO_DEFAULTS
             if sampling.stop:

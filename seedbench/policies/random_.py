@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import random
+import re
 from typing import Any
 
 from seedbench.policies.base import Policy, PolicyFault, Request, Response
 
+_BLANK = re.compile(r"(?<=\[)<your [a-z ]+>(?=\]$)")
+_BRACKETS = re.compile(r"[\[\]\s]+")
+
 
 class RandomPolicy(Policy):
-    """Draws each action uniformly from the admissible ones, with the turn's seed."""
+    """Draws each action uniformly from the admissible ones, with the turn's seed.
+
+    Where an action has a blank to fill in, such as `search[<your query>]`, it writes the instruction there.
+    """
 
     name = "random"
     needs_prompt = False
@@ -24,4 +31,6 @@ class RandomPolicy(Policy):
         if not actions:
             raise PolicyFault("the environment lists no admissible actions to choose from")
         # `choice` may change between Python versions; the stream of `random` is promised to stay.
-        return Response(action=actions[int(random.Random(request.seed).random() * len(actions))])
+        action = actions[int(random.Random(request.seed).random() * len(actions))]
+        words = _BRACKETS.sub(" ", request.instruction)  # a bracket would end the action's argument early
+        return Response(action=_BLANK.sub(lambda _: words, action))

@@ -110,19 +110,26 @@ class TransformersPolicy(Policy):
         return [answers[index] for index in range(len(batch))]
 
     def _encode(self, request: Request) -> list[int]:
-        """Token ids of the rendered prompt, after every limit has been checked."""
+        """Token ids of the rendered prompt, after every limit has been checked.
+
+        An assistant message at the end is one that the answer continues: its text follows the generation prompt.
+        """
         loaded = self._ready()
-        messages = [{"role": message.role, "content": message.content} for message in request.messages]
+        grown = request.messages[-1].content if request.messages[-1].role == "assistant" else ""
+        messages = [
+            {"role": message.role, "content": message.content}
+            for message in (request.messages[:-1] if grown else request.messages)
+        ]
         options = _thinking_options(request.sampling.thinking, loaded.template, self.name)
         try:
-            encoded = loaded.tokenizer.apply_chat_template(
-                messages, add_generation_prompt=True, tokenize=True, return_dict=True, **options
-            )
+            text = loaded.tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False, **options)
         except Exception as error:  # a template raises what its author likes
             raise SeedBenchError(
                 f"the chat template of {self.name} refuses the prompt ({inert(str(error), 200)}): "
                 "use a protocol whose message roles it accepts."
             ) from error
+        # The template writes every special token itself.
+        encoded = loaded.tokenizer(f"{text}{grown}", add_special_tokens=False)
         ids = cast("list[int]", encoded["input_ids"])
         if not ids or max(ids) >= loaded.vocabulary:
             raise SeedBenchError(

@@ -1,5 +1,6 @@
-"""Rates and their intervals. Standard library only."""
+"""Rates, means and their intervals. Standard library only."""
 
 from seedbench.statistics.intervals import Rate, clustered, macro, wilson, wilson_limits
+from seedbench.statistics.means import Mean, mean_score, t_quantile
 
-__all__ = ["Rate", "clustered", "macro", "wilson", "wilson_limits"]
+__all__ = ["Mean", "Rate", "clustered", "macro", "mean_score", "t_quantile", "wilson", "wilson_limits"]

@@ -6,15 +6,11 @@ from typing import Any
 
 from seedbench.errors import UsageError, unknown
 from seedbench.statistics import Rate
-from seedbench.tables.layouts import LAYOUTS, Layout
+from seedbench.tables.layouts import LAYOUTS, Column, Layout
 from seedbench.tables.text import one_line
 
-CAPTION = (
-    "Success: won episodes in percent, with the 95 % interval (Wilson for one attempt a task, "
-    "task-clustered otherwise; Price-Bonett for macro) and n, the episodes counted. Micro: over all "
-    "episodes. Macro: unweighted mean of the families, none while one of them has no episode. "
-    "Steps: mean turns an episode."
-)
+_NOTHING = {"mean": None, "n": 0, "ci": [0.0, 1.0]}
+"""A mean of nothing, as in summaries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +30,8 @@ class Row:
     infra_errors: int
     steps: float | None
     rates: tuple[Rate | None, ...]
-    """One for each column of the table; None where the run's panel lacks that family."""
+    """One for each column of the table, a mean in place of the rate where the column is one; None where the
+    run's panel lacks that family."""
 
     @property
     def unfinished(self) -> bool:
@@ -99,8 +96,7 @@ class Table:
 
     layout: str
     title: str
-    columns: tuple[tuple[str, str], ...]
-    """(key, title) of the rate columns: the families, then micro and macro."""
+    columns: tuple[Column, ...]
     blocks: tuple[Block, ...]
     caption: str
 
@@ -108,8 +104,8 @@ class Table:
 def build(summaries: Sequence[tuple[str, Mapping[str, Any]]], layout: str) -> Table:
     """Arrange `(label, summary)` pairs as a table, a row each, in their order, in a block for each panel.
 
-    Raises UsageError for an unknown layout, no summaries, or a summary whose families are not those of
-    the layout.
+    Raises UsageError for an unknown layout, no summaries, or a summary that does not have the families or
+    metrics of the layout.
     """
     if layout not in LAYOUTS:
         raise unknown("table layout", layout, LAYOUTS)
@@ -118,29 +114,39 @@ def build(summaries: Sequence[tuple[str, Mapping[str, Any]]], layout: str) -> Ta
     chosen = LAYOUTS[layout]
     panels: dict[tuple[str, str], list[tuple[str, Mapping[str, Any]]]] = {}
     for label, summary in summaries:
-        _check_families(label, summary, layout, chosen)
+        if problem := _problem(summary, chosen):
+            raise UsageError(
+                f"layout '{layout}' does not fit run '{one_line(label)}': {problem}; "
+                f"choose another layout or leave the run out."
+            )
         panel = summary["panel"]
         panels.setdefault((panel["name"], panel["hash"]), []).append((label, summary))
     return Table(
         layout=layout,
         title=chosen.title,
-        columns=(*chosen.families, ("micro", "Micro"), ("macro", "Macro")),
+        columns=chosen.columns,
         blocks=tuple(_block(members, chosen) for members in panels.values()),
-        caption=CAPTION,
+        caption=chosen.caption,
     )
 
 
-def _check_families(label: str, summary: Mapping[str, Any], layout: str, chosen: Layout) -> None:
-    """Every family of the run needs a column, or the table would hide what its micro rate counts."""
-    known = [key for key, _ in chosen.families]
+def _problem(summary: Mapping[str, Any], layout: Layout) -> str:
+    """Why the layout does not fit the run; empty where it does."""
+    known = [key for key, _ in layout.families]
     families = list(summary["success"]["families"])
-    if families and set(families) <= set(known):
-        return
-    raise UsageError(
-        f"layout '{layout}' does not fit run '{one_line(label)}': its families are "
-        f"{one_line(', '.join(families) or '(none)')}, the layout's are {', '.join(known)}; "
-        f"choose another layout or leave the run out."
-    )
+    # Every family of the run needs a column, or the table would hide what its micro rate counts.
+    if known and not (families and set(families) <= set(known)):
+        return f"its families are {_listed(families)}, the layout's are {', '.join(known)}"
+    needed = [key for key, _ in layout.metrics]
+    metrics = list(summary["metrics"])
+    # Before the first counted episode nobody knows which metrics a run has.
+    if summary["score"]["n"] and not set(needed) <= set(metrics):
+        return f"its metrics are {_listed(metrics)}, the layout needs {', '.join(needed)}"
+    return ""
+
+
+def _listed(names: Sequence[str]) -> str:
+    return one_line(", ".join(names) or "(none)")
 
 
 def _block(members: Sequence[tuple[str, Mapping[str, Any]]], layout: Layout) -> Block:
@@ -159,8 +165,6 @@ def _block(members: Sequence[tuple[str, Mapping[str, Any]]], layout: Layout) -> 
 
 
 def _row(label: str, summary: Mapping[str, Any], layout: Layout) -> Row:
-    success = summary["success"]
-    cells = [success["families"].get(key) for key, _ in layout.families]
     return Row(
         label=one_line(label),
         policy=one_line(summary["policy"]["name"]),
@@ -172,11 +176,23 @@ def _row(label: str, summary: Mapping[str, Any], layout: Layout) -> Row:
         expected=summary["panel"]["n"] * summary["repeats"],
         infra_errors=summary["outcomes"]["infra_error"],
         steps=summary["turns"]["mean"],
-        rates=tuple(
-            None if cell is None else Rate(cell["rate"], cell["n"], *cell["ci"])
-            for cell in (*cells, success["micro"], success["macro"])
-        ),
+        rates=tuple(_rate(column, summary) for column in layout.columns),
     )
+
+
+def _rate(column: Column, summary: Mapping[str, Any]) -> Rate | None:
+    """The column's number; None for a family that the run's panel does not have."""
+    success = summary["success"]
+    match column.kind:
+        case "family":
+            cell = success["families"].get(column.key)
+        case "micro" | "macro":
+            cell = success[column.kind]
+        case "score":
+            cell = summary["score"]
+        case "metric":
+            cell = summary["metrics"].get(column.key, _NOTHING)
+    return None if cell is None else Rate(cell["mean"] if "mean" in cell else cell["rate"], cell["n"], *cell["ci"])
 
 
 def _notes(rows: Sequence[Row]) -> list[str]:

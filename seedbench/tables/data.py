@@ -1,4 +1,4 @@
-"""CSV and JSON: rates as fractions at full precision, for other programs."""
+"""CSV and JSON: rates and means as fractions at full precision, for other programs."""
 
 import csv
 import io
@@ -34,8 +34,9 @@ CSV_COLUMNS = (
 
 
 def to_csv(table: Table) -> str:
-    """Long form: one line for each run and rate column. Empty fields where there is no number.
+    """Long form: one line for each run and column. Empty fields where there is no number.
 
+    The field `rate` holds the mean where the column is the score or a metric.
     A text that a spreadsheet would take for a formula gets an apostrophe in front.
     """
     out = io.StringIO()
@@ -44,20 +45,23 @@ def to_csv(table: Table) -> str:
     for block in table.blocks:
         for row in block.rows:
             run = _flat(block, row)
-            for (key, _), rate in zip(table.columns, row.rates, strict=True):
+            for column, rate in zip(table.columns, row.rates, strict=True):
                 if rate is not None:
                     numbers = {"rate": rate.rate, "n": rate.n, "lo": rate.lo, "hi": rate.hi}
-                    writer.writerow({**run, "column": key, **numbers})
+                    writer.writerow({**run, "column": column.key, **numbers})
     return out.getvalue()
 
 
 def to_json(table: Table) -> str:
-    """The whole table, schema `seedbench.table/1`; `rates` is keyed by column, null for absent families."""
+    """The whole table, schema `seedbench.table/1`; `rates` is keyed by column, null for absent families.
+
+    `rate` holds the mean where the column's kind is score or metric.
+    """
     data = {
         "schema": "seedbench.table/1",
         "layout": table.layout,
         "title": table.title,
-        "columns": [{"key": key, "title": title} for key, title in table.columns],
+        "columns": [{"kind": c.kind, "key": c.key, "title": c.title} for c in table.columns],
         "blocks": [_json_block(table, block) for block in table.blocks],
         "caption": table.caption,
     }
@@ -97,7 +101,7 @@ def _json_row(row: Row) -> dict[str, Any]:
 
 
 def _json_block(table: Table, block: Block) -> dict[str, Any]:
-    keys = [key for key, _ in table.columns]
+    keys = [column.key for column in table.columns]
     return {
         "panel": {
             "name": block.panel,

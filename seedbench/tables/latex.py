@@ -62,7 +62,7 @@ def _character(c: str) -> str:
 
 def _float(table: Table, block: Block) -> str:
     texts = block.text_columns
-    titles = [*texts, *(title for _, title in table.columns), "Steps"]
+    titles = [*texts, *(column.title for column in table.columns), "Steps"]
     spec = "l" * len(texts) + "r" * (len(titles) - len(texts))
     rows = "\n\\addlinespace\n".join(_row(block, row) for row in block.rows)
     caption = f"{escape(table.title)}: {escape(block.title)}. {escape(table.caption)}"

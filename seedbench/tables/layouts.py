@@ -1,27 +1,92 @@
-"""Which families a table shows, in which order and under which titles. Add a layout by adding an entry."""
+"""Which columns a table has, in which order and under which titles. Add a layout by adding an entry."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal["family", "micro", "macro", "score", "metric"]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of numbers, each with its interval and n."""
+
+    kind: Kind
+    """A family's success rate, the micro or macro rate, the mean score, or the mean of a metric."""
+    key: str
+    """The summary's key of the family or metric; otherwise the kind. Unlike all others of the layout."""
+    title: str
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """A suite's columns; micro and macro follow the families in every layout."""
+    """The columns of a table; the mean number of steps follows them in every layout."""
 
     title: str
-    families: tuple[tuple[str, str], ...]
-    """(family key, column title)."""
+    columns: tuple[Column, ...]
+    caption: str
+    """What each number is, for a reader who sees the table alone."""
 
+    @property
+    def families(self) -> tuple[tuple[str, str], ...]:
+        """(family key, column title)."""
+        return self._of("family")
+
+    @property
+    def metrics(self) -> tuple[tuple[str, str], ...]:
+        """(metric name, column title)."""
+        return self._of("metric")
+
+    def _of(self, kind: Kind) -> tuple[tuple[str, str], ...]:
+        return tuple((column.key, column.title) for column in self.columns if column.kind == kind)
+
+
+def _columns(kind: Kind, keys: Iterable[str]) -> tuple[Column, ...]:
+    return tuple(Column(kind, key, key.capitalize()) for key in keys)
+
+
+_MICRO, _MACRO = Column("micro", "micro", "Micro"), Column("macro", "macro", "Macro")
+
+_SUCCESS = (
+    "with the 95 % interval (Wilson for one attempt a task, "
+    "task-clustered otherwise; Price-Bonett for macro) and n, the episodes counted. Micro: over all "
+    "episodes. Macro: unweighted mean of the {families}, none while one of them has no episode. "
+    "Steps: mean turns an episode."
+)
 
 LAYOUTS: dict[str, Layout] = {
     "alfworld": Layout(
-        "ALFWorld success",
-        (
-            ("pick", "Pick"),
-            ("look", "Look"),
-            ("clean", "Clean"),
-            ("heat", "Heat"),
-            ("cool", "Cool"),
-            ("pick2", "Pick2"),
+        title="ALFWorld success",
+        columns=(*_columns("family", ("pick", "look", "clean", "heat", "cool", "pick2")), _MICRO, _MACRO),
+        caption=f"Success: won episodes in percent, {_SUCCESS.format(families='families')}",
+    ),
+    "webshop": Layout(
+        title="WebShop score and success",
+        columns=(
+            Column("score", "score", "Score"),
+            Column("micro", "micro", "Succ"),
+            Column("metric", "attribute", "Attr"),
+            Column("metric", "option", "Opt"),
+            Column("metric", "type", "Type"),
+            Column("metric", "price", "Price"),
         ),
+        caption=(
+            "Score: mean of the environment's score x 100, 0 where nothing was bought. Succ: episodes with the full "
+            "score in percent. Attr, Opt, Type, Price: means x 100 of the parts of the score (attributes that match, "
+            "options that match or 1 where none is asked for, kind of product, price) over all episodes, 0 where "
+            "nothing was bought. Each with the 95 % "
+            "interval and n, the episodes counted: Student's t over tasks for means, Wilson for success and where a "
+            "mean's values are all 0 or 1 or do not differ between tasks, clustered by task where tasks were tried "
+            "more than once. Steps: mean turns an episode."
+        ),
+    ),
+    "webshop-categories": Layout(
+        title="WebShop success by category",
+        columns=(
+            *_columns("family", ("beauty", "electronics", "garden", "fashion", "grocery")),
+            _MICRO,
+            _MACRO,
+        ),
+        caption=f"Success: episodes with the full score in percent, {_SUCCESS.format(families='categories')}",
     ),
 }

@@ -31,7 +31,7 @@ def to_markdown(table: Table) -> str:
 
 def _body(table: Table, block: Block) -> str:
     texts = block.text_columns
-    titles = [*texts, *(title for _, title in table.columns), "Steps"]
+    titles = [*texts, *(column.title for column in table.columns), "Steps"]
     rule = [":--"] * len(texts) + ["--:"] * (len(titles) - len(texts))
     return "\n".join(
         [_line([escape(title) for title in titles]), _line(rule), *(_row(block, row) for row in block.rows)]

@@ -14,6 +14,7 @@ _Count = Annotated[int, Field(ge=0)]
 _Positive = Annotated[float, Field(ge=0)]
 _Share = Annotated[float, Field(ge=0, le=1)]
 _Text = Annotated[str, Field(min_length=1)]
+_Name = Annotated[str, Field(pattern="^[A-Za-z_][A-Za-z0-9_]*$")]
 
 
 class _Model(BaseModel):
@@ -54,6 +55,13 @@ class _Success(_Model):
 class _Score(_Model):
     mean: float | None
     n: _Count
+    ci: tuple[float, float]
+
+
+class _Metric(_Model):
+    mean: _Share | None
+    n: _Count
+    ci: tuple[_Share, _Share]
 
 
 class _Turns(_Model):
@@ -90,6 +98,7 @@ class _Summary(_Model):
     episodes: _Count
     success: _Success
     score: _Score
+    metrics: dict[_Name, _Metric]
     turns: _Turns
     outcomes: _Outcomes
     tokens: _Tokens

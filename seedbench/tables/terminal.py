@@ -69,7 +69,7 @@ def _rich_table(
     titles = block.text_columns
     for title in ["\n".join(titles)] if merged else titles:
         body.add_column(Text(title), overflow="fold", width=name_width)
-    for title in (*(title for _, title in table.columns), "Steps"):
+    for title in (*(column.title for column in table.columns), "Steps"):
         body.add_column(Text(title), justify="right", no_wrap=True)
     for row in block.rows:
         names = ["\n".join(_names(block, row))] if merged else block.texts(row)
@@ -80,11 +80,12 @@ def _rich_table(
 def _listing(table: Table, block: Block) -> RenderableType:
     """For terminals too narrow for a table: a line for each number."""
     lines: list[Text] = []
+    width = max(6, *(len(column.title) for column in table.columns))
     for row in block.rows:
         lines += [*([Text()] if lines else []), *(Text(text, style="bold") for text in _names(block, row))]
-        for (_, title), rate in zip(table.columns, row.rates, strict=True):
-            lines.append(Text(f"  {title:<6} {percent(rate):>5} {_detail(rate, wide=True)}"))
-        lines.append(Text(f"  {'Steps':<6} {steps(row.steps):>5}"))
+        for column, rate in zip(table.columns, row.rates, strict=True):
+            lines.append(Text(f"  {column.title:<{width}} {percent(rate):>5} {_detail(rate, wide=True)}"))
+        lines.append(Text(f"  {'Steps':<{width}} {steps(row.steps):>5}"))
     return Group(*lines)
 
 

@@ -245,6 +245,7 @@ def _header(episode: Episode, position: str) -> Panel:
         "task": Text(one_line(episode.task)),
         "family": Text(one_line(episode.family)),
         "outcome": Text(f"{outcome_label(episode.outcome)}, score {episode.score:g}", style=color),
+        **_parts(episode),
         "turns": Text(f"{len(episode.turns):,} in {episode.seconds:.1f} s"),
         "tokens": Text(tokens),
         "seed": Text(f"{episode.seed}, repeat {episode.repeat}"),
@@ -258,6 +259,11 @@ def _header(episode: Episode, position: str) -> Panel:
     for label, fact in facts.items():
         grid.add_row(label, fact)
     return Panel(grid, title=Text(f"episode {position}") if position else None, title_align="left")
+
+
+def _parts(episode: Episode) -> dict[str, Text]:
+    parts = ", ".join(f"{one_line(name, 40)} {value:g}" for name, value in episode.metrics.items())
+    return {"metrics": Text(parts)} if parts else {}
 
 
 def _turn(turn: Turn, number: int) -> Iterator[RenderableType]:

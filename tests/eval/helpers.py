@@ -21,7 +21,7 @@ from seedbench.panels import Panel
 from seedbench.policies.base import Policy, Request, Response
 from seedbench.protocol import Protocol, ProtocolFile
 from seedbench.runs import SUMMARY, read_episodes
-from seedbench.suite import DataStatus, Suite
+from seedbench.suite import DataStatus, Option, Suite, refuse_unknown
 from seedbench.types import Task, Usage
 from seedbench.ui.live import Progress
 
@@ -128,7 +128,8 @@ class CountingSuite(Suite):
         self.damaged: set[str] = set()
         self.made: list[CountingEnv] = []
 
-    def make(self, panel: Panel, engine: str = "native") -> CountingEnv:
+    def make(self, panel: Panel, engine: str = "native", **options: Option) -> CountingEnv:
+        refuse_unknown(options, ())
         if engine != "native":
             raise unknown("engine", engine, ["native"])
         self.made.append(CountingEnv(self.faults))

@@ -184,7 +184,7 @@ def test_every_answer_at_fault(tmp_path: Path) -> None:
     summary = valid_summary(work)  # three in all: too few to break off
     assert summary["outcomes"]["infra_error"] == 3
     assert summary["success"]["micro"] == {"rate": None, "n": 0, "ci": [0.0, 1.0]}
-    assert summary["score"] == {"mean": None, "n": 0}
+    assert summary["score"] == {"mean": None, "n": 0, "ci": [0.0, 1.0]}
 
 
 def test_policy_that_cannot_be_loaded_leaves_no_run(tmp_path: Path) -> None:

@@ -125,6 +125,17 @@ def test_a_reported_stop_string_is_put_back(owner: str, field: str) -> None:
     ]
 
 
+def test_an_answer_that_grows_is_continued_by_servers_that_can() -> None:
+    grown = dataclasses.replace(request(), messages=(Message("user", "q"), Message("assistant", "so far")))
+    with FakeServer(lambda body, n: completion(" and on"), models("m", owner="vllm")) as server:
+        assert ask(policy(server), grown)[0].text == " and on"
+    body = server.bodies[-1]
+    assert (body["add_generation_prompt"], body["continue_final_message"]) == (False, True)
+    assert body["messages"][-1] == {"role": "assistant", "content": "so far"}
+    with FakeServer(lambda body, n: completion("x")) as server, pytest.raises(SeedBenchError, match="lets one answer"):
+        ask(policy(server), grown)
+
+
 def test_other_servers_are_not_told_the_stop_string_and_the_text_is_cut_here() -> None:
     with FakeServer(lambda body, n: completion("<action>look</action> and more", "length")) as server:
         (answer,) = ask(policy(server), request(STOP))

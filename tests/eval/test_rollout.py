@@ -127,6 +127,75 @@ def test_a_template_that_does_not_render_stops_the_run() -> None:
         play(Script(RIGHT), asked=broken)
 
 
+# Metrics
+
+
+class Measured(CountingEnv):
+    """Reports, at every step, the next of the values given; at the reset, a zero."""
+
+    def __init__(self, *values: Any) -> None:
+        super().__init__(Counter())
+        self.values = values
+
+    def _info(self, valid: bool) -> dict[str, Any]:
+        metrics = self.values[len(self.said) - 1] if self.said else {"part": 0.0}
+        return {**super()._info(valid), "metrics": metrics}
+
+
+def test_metrics_are_those_of_the_last_step() -> None:
+    episode = play(Script(RIGHT), Measured({"part": 0.2}, {"other": 0.3}, {"part": 1, "whole": 0.75}))
+    assert (episode.outcome, episode.metrics) == (Outcome.SOLVED, {"part": 1.0, "whole": 0.75})
+    cut = play(Script(RIGHT), Measured({"part": 0.2}, {"part": 0.5}), asked=protocol(steps=2))
+    assert (cut.outcome, cut.metrics) == (Outcome.STEP_LIMIT, {"part": 0.5})
+    assert play(Script(RIGHT)).metrics == {}
+
+
+def test_metrics_before_the_first_step_are_those_of_the_reset() -> None:
+    """An episode that counts has its metrics even if nothing was done in it."""
+    episode = play(Script(ContextOverflow("too long")), Measured())
+    assert (episode.outcome, episode.turns, episode.metrics) == (Outcome.CONTEXT_OVERFLOW, (), {"part": 0.0})
+
+
+@pytest.mark.parametrize(
+    ("metrics", "reason"),
+    [
+        ({"part": 1.5}, "the metric 'part' must be a number in [0, 1], not 1.5"),
+        ({"part": float("nan")}, "the metric 'part' must be a number in [0, 1], not nan"),
+        ({"no name": 1.0}, "the name of a metric must be an ASCII identifier, not 'no name'"),
+        ([1.0], "metrics must map names to numbers, not be a list"),
+        (None, "metrics must map names to numbers, not be a NoneType"),
+    ],
+)
+def test_metrics_that_are_not_allowed_are_an_infra_error(metrics: object, reason: str) -> None:
+    episode = play(Script(RIGHT), Measured({"part": 0.2}, {"part": 0.3}, metrics))
+    assert (episode.outcome, episode.success, len(episode.turns)) == (Outcome.INFRA_ERROR, False, 3)
+    assert episode.error == f"environment: {reason}"
+    assert episode.metrics == {"part": 0.3}
+    assert Episode.from_json(json.loads(json.dumps(episode.to_json(), allow_nan=False))) == episode
+
+
+def test_metrics_of_the_reset_are_checked_too() -> None:
+    class Wrong(Measured):
+        def reset(self, **settings: Any) -> tuple[str, dict[str, Any]]:
+            observation, info = super().reset(**settings)
+            return observation, {**info, "metrics": {"part": 2}}
+
+    episode = play(Script(RIGHT), Wrong())
+    assert (episode.outcome, episode.turns) == (Outcome.INFRA_ERROR, ())
+    assert episode.error == "environment: the metric 'part' must be a number in [0, 1], not 2"
+
+
+@pytest.mark.parametrize("score", [float("nan"), float("inf")])
+def test_a_score_that_is_no_number_is_an_infra_error(score: float) -> None:
+    class Lost(CountingEnv):
+        def _info(self, valid: bool) -> dict[str, Any]:
+            return {**super()._info(valid), "score": score}
+
+    episode = play(Script(RIGHT), Lost(Counter()))
+    assert (episode.outcome, episode.score) == (Outcome.INFRA_ERROR, 0.0)
+    assert episode.error == f"environment: the score must be a finite number, not {score}"
+
+
 # Records
 
 

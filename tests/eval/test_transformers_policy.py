@@ -19,6 +19,7 @@ from seedbench.errors import SeedBenchError, UsageError
 from seedbench.policies.base import ContextOverflow, PolicyFault, Response, Sampling
 from seedbench.policies.sampling import cut_at_stop
 from seedbench.policies.transformers_ import TransformersPolicy
+from seedbench.types import Message
 from tests.eval.asking import GREEDY, SAMPLED, ask, loaded_parts, opened, request
 from tests.tiny_model import TEMPLATE, build
 
@@ -49,6 +50,23 @@ def test_greedy_equals_a_plain_argmax_loop_without_cache_or_padding(folder: Path
     assert answers[1].text == tokenizer.decode(ids[prompt_tokens:], skip_special_tokens=True)
     assert answers[1].usage.prompt_tokens == prompt_tokens
     assert answers[1].usage.generated_tokens == len(ids) - prompt_tokens
+
+
+def test_an_answer_that_grows_goes_on_where_it_ended(folder: Path) -> None:
+    whole = ask(TransformersPolicy(str(folder)), request(GREEDY, 1))[0]
+    half = whole.text[: len(whole.text) // 2]
+    start = request(GREEDY, 1)
+    grown = dataclasses.replace(start, messages=(*start.messages, Message("assistant", half)))
+    tokenizer = loaded_parts(folder)[1]
+    messages = [dataclasses.asdict(message) for message in start.messages]
+    text = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False) + half
+    ids = tokenizer(text, add_special_tokens=False)["input_ids"]
+    answer = ask(TransformersPolicy(str(folder)), grown)[0]
+    assert answer.usage.prompt_tokens == len(ids) > whole.usage.prompt_tokens
+    model = loaded_parts(folder)[0]
+    with torch.inference_mode():
+        first = int(model(torch.tensor([ids])).logits[0, -1].argmax())
+    assert answer.text.startswith(tokenizer.decode([first], skip_special_tokens=True))
 
 
 @pytest.mark.parametrize("sampling", [GREEDY, SAMPLED, Sampling(1.3, 40, top_p=0.8, top_k=50)])

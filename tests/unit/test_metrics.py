@@ -15,7 +15,7 @@ import pytest
 
 from seedbench.errors import SeedBenchError
 from seedbench.metrics import summarise
-from seedbench.statistics import clustered, macro, wilson
+from seedbench.statistics import clustered, macro, mean_score, wilson
 from seedbench.types import Episode, Outcome, Turn, Usage
 
 SCHEMA = json.loads((files("seedbench") / "schemas" / "summary.schema.json").read_text(encoding="utf-8"))
@@ -43,6 +43,7 @@ def episode(
     seconds: float = 1.0,
     turns: Sequence[Turn] = (),
     usage: Usage | None = None,
+    metrics: dict[str, float] | None = None,
 ) -> Episode:
     success = outcome is Outcome.SOLVED
     return Episode(
@@ -59,6 +60,7 @@ def episode(
         turns=tuple(turns),
         usage=usage or Usage(),
         seconds=seconds,
+        metrics=metrics or {},
     )
 
 
@@ -84,10 +86,26 @@ MIXED = [
         seconds=0.1,
         turns=[turn(), turn(valid=False, admissible=False)],
         usage=Usage(100, 10),
+        metrics={"type": 1.0, "price": 1.0},
     ),
-    episode("b", Outcome.STEP_LIMIT, seconds=0.2, score=0.25, turns=[turn(admissible=None)] * 3),
-    episode("c", Outcome.SOLVED, family="look", seconds=0.3, turns=[turn(admissible=False)]),
-    episode("d", Outcome.INFRA_ERROR, seconds=0.4, score=9.0, turns=[turn(valid=False)] * 5, usage=Usage(7, 3)),
+    episode(
+        "b",
+        Outcome.STEP_LIMIT,
+        seconds=0.2,
+        score=0.25,
+        turns=[turn(admissible=None)] * 3,
+        metrics={"price": 0.0, "type": 0.5},
+    ),
+    episode("c", Outcome.SOLVED, family="look", seconds=0.3, turns=[turn(admissible=False)], metrics={"type": 0.0}),
+    episode(
+        "d",
+        Outcome.INFRA_ERROR,
+        seconds=0.4,
+        score=9.0,
+        turns=[turn(valid=False)] * 5,
+        usage=Usage(7, 3),
+        metrics={"type": 1.0, "lost": 1.0},
+    ),
 ]
 
 
@@ -103,7 +121,14 @@ def test_counted_by_hand() -> None:
     assert got["success"]["micro"] == wilson(2, 3).to_json()
     assert got["success"]["macro"] == macro([[(1, 1), (0, 1)], [(1, 1)]]).to_json()
     assert (got["success"]["macro"]["rate"], got["success"]["macro"]["n"]) == (0.75, 3)
-    assert got["score"] == {"mean": 2.25 / 3, "n": 3}
+    # 1, 0.25, 1: mean 0.75, deviation 0.433013 with two degrees of freedom; 4.302653 * 0.433013 / sqrt(3) = 1.0757.
+    assert got["score"] == {"mean": 2.25 / 3, "n": 3, "ci": [0.0, 1.0]}
+    # Only "a" and "b" have a price; the infrastructure error counts in no mean and names no metric.
+    assert got["metrics"] == {
+        "price": {"mean": 0.5, "n": 2, "ci": wilson(1, 2).to_json()["ci"]},
+        "type": {"mean": 0.5, "n": 3, "ci": [0.0, 1.0]},
+    }
+    assert list(got["metrics"]) == ["price", "type"]
     # Six turns of three counted episodes; the environment judged three of them and refused two.
     assert got["turns"] == {"mean": 2.0, "invalid_rate": 1 / 6, "inadmissible_rate": 2 / 3}
     assert got["outcomes"] == {
@@ -131,7 +156,8 @@ def test_an_empty_run_has_no_rates() -> None:
         "macro": nothing,
         "families": {"heat": nothing, "look": nothing},
     }
-    assert got["score"] == {"mean": None, "n": 0}
+    assert got["score"] == {"mean": None, "n": 0, "ci": [0.0, 1.0]}
+    assert got["metrics"] == {}
     assert got["turns"] == {"mean": None, "invalid_rate": None, "inadmissible_rate": None}
     assert got["seconds"] == {"episodes": 0.0, "wall": None}
 
@@ -178,6 +204,29 @@ def test_repeats_are_attempts_at_one_task() -> None:
     assert got["episodes"] == 12
 
 
+def test_scores_and_metrics_are_clustered_by_task() -> None:
+    scores = {"a": [1.0, 0.75], "b": [0.1, 0.2], "c": [0.5, 0.9]}
+    attempts = [
+        episode(task, Outcome.FAILED, repeat=k, score=score, metrics={"half": score / 2})
+        for task, of_task in scores.items()
+        for k, score in enumerate(of_task)
+    ]
+    got = summary(attempts, repeats=2, families=["heat"])
+    assert got["score"] == mean_score(list(scores.values())).to_json()
+    assert got["metrics"]["half"] == mean_score([[s / 2 for s in of_task] for of_task in scores.values()]).to_json()
+    assert got["score"]["ci"] != mean_score([[s] for of_task in scores.values() for s in of_task]).to_json()["ci"]
+
+
+def test_where_score_is_success_both_have_the_same_interval() -> None:
+    attempts = [
+        episode(task, Outcome.SOLVED if won else Outcome.STEP_LIMIT, repeat=k)
+        for task, wins in {"a": [1, 1], "b": [0, 1], "c": [0, 0]}.items()
+        for k, won in enumerate(wins)
+    ]
+    got = summary(attempts, repeats=2, families=["heat"])
+    assert got["score"]["ci"] == got["success"]["micro"]["ci"]
+
+
 def test_order_changes_no_digit() -> None:
     rng = random.Random(3)
     log = [
@@ -190,6 +239,7 @@ def test_order_changes_no_digit() -> None:
             seconds=rng.expovariate(0.1),
             turns=[turn(rng.random() < 0.8, rng.choice([True, False, None])) for _ in range(rng.randint(0, 9))],
             usage=Usage(rng.randint(0, 999), rng.randint(0, 99)),
+            metrics={name: rng.random() for name in rng.sample(["option", "price", "type"], rng.randint(0, 3))},
         )
         for family in ("heat", "look", "pick")
         for i in range(15)
@@ -258,6 +308,10 @@ def test_transcripts_are_not_kept() -> None:
         (["outcomes", "timeout"], 0),
         (["success", "micro", "rate"], 100.0),
         (["success", "micro", "ci"], [0.5]),
+        (["score", "ci"], [0.5]),
+        (["metrics", "price", "rate"], 0.5),
+        (["metrics", "price", "mean"], 1.5),
+        (["metrics", "no name"], {"mean": 0.5, "n": 1, "ci": [0.1, 0.9]}),
         (["episodes"], -1),
         (["schema"], "seedbench.summary/2"),
     ],

@@ -12,7 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seedbench.errors import SeedBenchError, UsageError
-from seedbench.panels import Panel, data_problems, load_panel, overlaps, read_panel, shipped, write_panel
+from seedbench.panels import (
+    Panel,
+    data_problems,
+    load_panel,
+    must_not_overlap,
+    overlaps,
+    read_panel,
+    shipped,
+    write_panel,
+)
 from seedbench.types import Task
 
 UNSEEN = {"pick": 24, "look": 18, "clean": 31, "heat": 23, "cool": 21, "pick2": 17}
@@ -281,3 +290,26 @@ def test_overlaps_by_id_and_by_content() -> None:
     same_id = replace(task(1), sha256="f" * 64)
     assert overlaps(first, panel(task(3))) == []
     assert overlaps(first, panel(same_content, task(3), same_id)) == ["elsewhere", "train/heat-1"]
+
+
+# Partitions and groups
+
+
+def test_only_splits_of_one_partition_must_not_overlap() -> None:
+    train = panel(task(1))
+    assert must_not_overlap(train, replace(train, split="test"))
+    assert not must_not_overlap(train, train)
+    for other in ({"partition": "disjoint"}, {"dialect": "2.1.1"}, {"suite": "mini-alfworld"}):
+        assert not must_not_overlap(train, replace(train, split="test", **other))
+
+
+def test_groups_keep_splits_apart_and_survive_the_file(tmp_path: Path) -> None:
+    one, two, three = task(1), task(2), task(3)
+    train = replace(panel(one, two), partition="disjoint", groups={one.id: "mug", two.id: "pan"})
+    test = replace(panel(three), split="test", partition="disjoint", groups={three.id: "pan"})
+    assert overlaps(train, test) == [three.id]
+    assert overlaps(train, replace(test, groups={three.id: "pot"})) == []
+    assert overlaps(train, replace(test, groups={})) == []
+    write_panel(train, tmp_path / "p.jsonl.gz")
+    read = read_panel(tmp_path / "p.jsonl.gz")
+    assert (read.partition, dict(read.groups), read.hash) == ("disjoint", dict(train.groups), train.hash)

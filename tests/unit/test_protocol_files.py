@@ -116,7 +116,7 @@ def test_template_text_changes_the_hash_and_file_names_do_not(tmp_path: Path) ->
         ("steps = 3", 'steps = "three"', "limits.steps"),
         ("steps = 3", "steps = ", "is not a TOML file"),
         ("[sampling]", "[sampelling]", "sampelling"),
-        ('kind = "window"', 'kind = "windows"', "context.kind: .*'window' or 'chat'"),
+        ('kind = "window"', 'kind = "windows"', "context.kind: .*'window', 'chat' or 'completion'"),
         ('suites = ["alfworld"]', "suites = []", "suites"),
         ("version = 2", "version = 0", "version"),
         ("{5}", "{5", None),

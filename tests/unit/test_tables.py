@@ -45,7 +45,8 @@ def summary(wins: dict[str, int] | None = None, n: dict[str, int] | None = None,
             "macro": {"rate": macro, "n": total, "ci": [0.0, 1.0]},
             "families": families,
         },
-        "score": {"mean": won / total, "n": total},
+        "score": {"mean": won / total, "n": total, "ci": wilson(won, total).to_json()["ci"]},
+        "metrics": {},
         "turns": {"mean": 12.345, "invalid_rate": 0.0, "inadmissible_rate": None},
         "outcomes": {
             "solved": won,
@@ -129,7 +130,7 @@ def test_generated_panels_are_labelled() -> None:
 def test_numbers_that_do_not_exist_are_dashes() -> None:
     partial = {"heat": 0, "look": 18}
     table = build([("a", summary(partial, partial, turns__mean=None))], "alfworld")
-    rates = dict(zip([key for key, _ in table.columns], table.blocks[0].rows[0].rates, strict=True))
+    rates = dict(zip([column.key for column in table.columns], table.blocks[0].rows[0].rates, strict=True))
     assert rates["pick"] is None
     assert rates["heat"] is not None
     assert rates["heat"].rate is None

@@ -23,7 +23,7 @@ def summary() -> dict[str, Any]:
         repeats=1,
         seed=0,
         families=["heat"],
-    )
+    ) | {"metrics": {"price": {"mean": 0.5, "n": 2, "ci": [0.1, 0.9]}}}
 
 
 def test_load_from_a_run_folder_or_a_file(tmp_path: Path) -> None:
@@ -81,6 +81,17 @@ MUTATIONS: list[tuple[str, Any]] = [
         "success.families.heat.ci",
         "success.families.heat.new",
         "score.mean",
+        "score.ci",
+        "metrics",
+        "metrics.price",
+        "metrics.price.mean",
+        "metrics.price.n",
+        "metrics.price.ci",
+        "metrics.price.new",
+        "metrics._new1",
+        "metrics.not a name",
+        "metrics.größe",
+        "metrics.",
         "turns.mean",
         "turns.invalid_rate",
         "outcomes.solved",
@@ -104,6 +115,7 @@ MUTATIONS: list[tuple[str, Any]] = [
         [0, 1, 1],
         {},
         {"a": 1},
+        {"mean": 0.5, "n": 2, "ci": [0.1, 0.9]},
     )
 ]
 
@@ -130,7 +142,10 @@ def test_the_reader_and_the_published_schema_agree(tmp_path: Path) -> None:
     assert seen == {True, False}
 
 
-@pytest.mark.parametrize("path", ["panel", "seed", "success.micro", "outcomes.failed", "seconds.wall"])
+@pytest.mark.parametrize(
+    "path",
+    ["panel", "seed", "success.micro", "score.ci", "metrics", "metrics.price.n", "outcomes.failed", "seconds.wall"],
+)
 def test_the_reader_misses_no_key(tmp_path: Path, path: str) -> None:
     data = summary()
     *parents, last = path.split(".")

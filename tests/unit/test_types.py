@@ -2,13 +2,15 @@
 
 import dataclasses
 import json
+import math
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seedbench.types import Episode, Message, Outcome, Task, Turn, Usage
+from seedbench.types import Episode, Message, Outcome, Task, Turn, Usage, checked_metrics
 
 # JSON joins a high and a low surrogate that stand alone next to each other; servers cannot send such a pair.
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20) | st.sampled_from(["\ud800", "a\udfffb", "\x00"])
@@ -41,6 +43,7 @@ episodes = st.builds(
     usage=usages,
     seconds=st.floats(0, 1e6),
     error=texts,
+    metrics=st.dictionaries(st.from_regex(r"[A-Za-z_]\w{0,8}", fullmatch=True).filter(str.isascii), st.floats(0, 1)),
 )
 
 
@@ -69,6 +72,8 @@ def _record() -> dict[str, Any]:
         lambda record: record["turns"][0].pop("usage"),
         lambda record: record["turns"][0]["usage"].update(cached=1),
         lambda record: record["turns"][0]["prompt"].append("hi"),
+        lambda record: record.update(metrics=None),
+        lambda record: record.update(metrics={"price": "high"}),
     ],
 )
 def test_record_of_another_shape_is_refused(change: Any) -> None:
@@ -76,6 +81,48 @@ def test_record_of_another_shape_is_refused(change: Any) -> None:
     change(record)
     with pytest.raises((TypeError, ValueError, KeyError)):
         Episode.from_json(record)
+
+
+def test_logs_from_before_there_were_metrics_can_be_read() -> None:
+    record = _record()
+    del record["metrics"]
+    assert Episode.from_json(record).metrics == {}
+
+
+def test_metrics_are_copied_as_plain_floats() -> None:
+    given_ = {"price": np.float32(0.5), "_type2": 1, "option": 0.0}
+    checked = checked_metrics(given_)
+    assert checked == {"price": 0.5, "_type2": 1.0, "option": 0.0}
+    assert {type(value) for value in checked.values()} == {float}
+    given_["price"] = 7
+    assert checked["price"] == 0.5
+
+
+@pytest.mark.parametrize(
+    ("metrics", "reason"),
+    [
+        (None, "must map names to numbers, not be a NoneType"),
+        ([("price", 1.0)], "not be a list"),
+        ({"r type": 1.0}, "must be an ASCII identifier, not 'r type'"),
+        ({"": 1.0}, "must be an ASCII identifier, not ''"),
+        ({"größe": 1.0}, "must be an ASCII identifier"),
+        ({1: 1.0}, "must be an ASCII identifier, not 1"),
+        ({"a" * 99 + "!": 1.0}, "must be an ASCII identifier, not 'a{56}[.]{3}$"),
+        ({"price": 1.0000001}, r"the metric 'price' must be a number in \[0, 1\], not 1.0000001"),
+        ({"price": -1}, "not -1$"),
+        ({"price": 10**400}, "not 1000"),
+        ({"price": math.nan}, "not nan$"),
+        ({"price": math.inf}, "not inf$"),
+        ({"price": True}, "not True$"),
+        ({"price": "1"}, "not '1'$"),
+        ({"price": None}, "not None$"),
+        ({"price": 1j}, "not 1j$"),
+        ({"option": 1.0, "price": 2}, "'price'"),
+    ],
+)
+def test_other_metrics_are_refused_with_the_reason(metrics: object, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        checked_metrics(metrics)
 
 
 def test_outcomes_are_the_five_of_the_contract() -> None:

@@ -168,13 +168,14 @@ def test_log_that_changes_while_it_is_shown(tmp_path: Path) -> None:
 
 
 def test_episode_shows_its_facts() -> None:
-    text = shown(dataclasses.replace(RUN[1], turns=(turn(),) * 3), position="3/134")
+    text = shown(dataclasses.replace(RUN[1], turns=(turn(),) * 3, metrics={"a": 1 / 3, "b": 1.0}), position="3/134")
     rows = [row.strip("│ \n") for row in text.split("\n")]
     assert rows[0].startswith("╭─ episode 3/134 ─")
-    assert [row.split(None, 1) for row in rows[1:8]] == [
+    assert [row.split(None, 1) for row in rows[1:9]] == [
         ["task", "valid_unseen/look-Egg/trial_2"],
         ["family", "look"],
         ["outcome", "step limit, score 0"],
+        ["metrics", "a 0.333333, b 1"],
         ["turns", "3 in 12.3 s"],
         ["tokens", "12,345 prompt, 678 generated"],
         ["seed", "812345678901234567, repeat 0"],
@@ -182,6 +183,7 @@ def test_episode_shows_its_facts() -> None:
     ]
     assert "  You are in the middle of a room." in text
     assert "error   " not in text
+    assert "metrics" not in shown(RUN[3])
     assert "error        server gone" in shown(RUN[3])
     assert [row.split()[1] for row in rows if row.startswith("turn ") and "─" in row] == ["1", "2", "3"]
 

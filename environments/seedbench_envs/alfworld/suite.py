@@ -7,10 +7,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Literal
 
-from seedbench.errors import SeedBenchError, UsageError
+from seedbench.errors import SeedBenchError, UsageError, unknown
 from seedbench.panels import Panel, data_problems, read_panel, shipped
 from seedbench.store import download, store_root
-from seedbench.suite import DataStatus, Environment, Suite
+from seedbench.suite import DataStatus, Environment, Option, Suite, refuse_unknown
 from seedbench.types import Task
 from seedbench_envs.alfworld.domain import DOMAINS, domain_of
 from seedbench_envs.alfworld.library import ensure_mini, library, pack_path
@@ -43,13 +43,12 @@ class ALFWorldSuite(Suite):
         self.edition = edition
         self.official = edition == "official"
 
-    def make(self, panel: Panel, engine: str = "native") -> Environment:
-        """An environment over the store's games in the panel's dialect."""
+    def make(self, panel: Panel, engine: str = "native", **options: Option) -> Environment:
+        """An environment over the store's games in the panel's dialect; `engine` is native or reference."""
         from seedbench_envs.alfworld.env import ALFWorldEnv
 
+        refuse_unknown(options, ())
         if engine not in ("native", "reference"):
-            from seedbench.errors import unknown
-
             raise unknown("engine", engine, ("native", "reference"))
         return ALFWorldEnv(self.edition, engine=engine, dialect=panel.dialect)  # type: ignore[arg-type]
 
@@ -107,7 +106,7 @@ class ALFWorldSuite(Suite):
         copy = " (or with `--from FILE|FOLDER`)" if self.edition == "official" else ""
         mend = f"; run `seedbench data fetch {self.name}`{copy}."
         if self.edition == "official" and not pack_path(self.edition, "2.1.2").is_file():
-            return DataStatus("no games", (f"the official games are not in the store{mend}",))
+            return DataStatus("", (f"the official games are not in the store{mend}",))
         parts, problems = [], list[str]()
         for name, file in shipped().items():
             if not name.startswith(f"{self.name}/"):
@@ -123,7 +122,7 @@ class ALFWorldSuite(Suite):
             problems += found
             if not found:
                 parts.append(f"{name} {len(panel.tasks)}")
-        return DataStatus(", ".join(parts) or "no games", tuple(problem + mend for problem in problems))
+        return DataStatus(", ".join(parts), tuple(problem + mend for problem in problems))
 
 
 SUITE = ALFWorldSuite("alfworld", "official")
