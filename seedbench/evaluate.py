@@ -108,9 +108,9 @@ async def _fill(job: Evaluation, run: Run, progress: Progress, about: dict[str, 
     done = {key for key, outcome in finished(job.out).items() if outcome is not Outcome.INFRA_ERROR}
     # By content hash: families come mixed, so that the live view says something of each from the start.
     tasks = sorted(job.panel.tasks, key=lambda task: task.sha256)
-    todo = [(task, repeat) for repeat in range(job.repeats) for task in tasks if (task.sha256, repeat) not in done]
+    missing = [(task, repeat) for repeat in range(job.repeats) for task in tasks if (task.sha256, repeat) not in done]
     if job.shuffle is not None:
-        random.Random(job.shuffle).shuffle(todo)
+        random.Random(job.shuffle).shuffle(missing)
     total = len(job.panel.tasks) * job.repeats
     families = {family: n * job.repeats for family, n in job.panel.families().items()}
     title = f"{job.policy.name} · {job.panel.name} · {job.protocol.name}"
@@ -131,7 +131,7 @@ async def _fill(job: Evaluation, run: Run, progress: Progress, about: dict[str, 
     with progress:
         progress.start(total, families, title, _counted(job.out, done))
         try:
-            await _play_all(job, run, todo, progress, total)
+            await _play_all(job, run, missing, progress, total)
         except BaseException:
             # What is finished is a run that can be read and continued. (A full disk has been reported by then.)
             with suppress(SeedBenchError):
@@ -146,9 +146,9 @@ def _counted(folder: Path, done: set[tuple[str, int]]) -> Iterator[Episode]:
 
 
 async def _play_all(
-    job: Evaluation, run: Run, todo: Sequence[tuple[Task, int]], progress: Progress, total: int
+    job: Evaluation, run: Run, missing: Sequence[tuple[Task, int]], progress: Progress, total: int
 ) -> None:
-    waiting = iter(todo)
+    waiting = iter(missing)
     base_panel = job.panel.name.partition("[")[0]  # a subset plays its tasks with the same seeds
     suite, options = get_suite(job.panel.suite), job.protocol.settings.environment
     infra = 0
@@ -189,7 +189,7 @@ async def _play_all(
 
     try:
         async with asyncio.TaskGroup() as group:
-            for _ in range(min(job.concurrency, len(todo))):
+            for _ in range(min(job.concurrency, len(missing))):
                 group.create_task(worker())
     except* (SeedBenchError, OSError) as errors:  # OSError: nobody reads the progress any more
         raise errors.exceptions[0] from None  # the first one says what happened; the rest follow from it
