@@ -16,7 +16,7 @@ install: $(INSTALLED)
 
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[train,dev]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[train,search,dev]"
 	@touch $@
 
 demo: $(INSTALLED)
@@ -28,7 +28,7 @@ lint: $(INSTALLED)
 	$(BIN)/mypy
 
 test: lint
-	@for suite in alfworld webshop; do \
+	@for suite in alfworld webshop searchqa; do \
 	  if [ -d $(OFFICIAL)/$$suite ]; then SEEDBENCH_DATA=$(TEST_STORE) $(BIN)/seedbench data fetch $$suite --from $(OFFICIAL)/$$suite || exit 1; \
 	  else echo "no official data at $(OFFICIAL)/$$suite: the tests that need it are skipped"; fi; done
 	-@SEEDBENCH_DATA=$(TEST_STORE) $(BIN)/seedbench models get smollm2-135m

@@ -52,12 +52,13 @@ class Evaluation:
             "protocol": {"name": self.protocol.name, "hash": self.protocol.hash},
             "repeats": self.repeats,
             "seed": self.seed,
-            "engine": self.engine,
+            # Not the address behind it: the environment says what answers there (see `_environment_settings`).
+            "engine": self.engine.partition(":")[0],
         }
 
 
-def check_evaluation(job: Evaluation) -> None:
-    """Refuse what cannot work before anything costly is loaded.
+def check_evaluation(job: Evaluation) -> dict[str, Any]:
+    """Refuse what cannot work before anything costly is loaded; returns the settings but for the policy's identity.
 
     Raises:
         UsageError: a protocol for another suite, counts below 1, an unknown engine, or a run folder of other settings.
@@ -76,7 +77,22 @@ def check_evaluation(job: Evaluation) -> None:
     problems = data_problems(job.panel, dict(suite.content_hashes(job.panel)))
     if problems:
         raise SeedBenchError(f"{'; '.join(problems)}. Fetch the data again: `seedbench data fetch {suite.name}`.")
-    suite.make(job.panel, job.engine, **job.protocol.settings.environment).close()
+    settings = {**job.settings(), **_environment_settings(job)}
+    refuse_other_settings(job.out, settings)
+    return settings
+
+
+def _environment_settings(job: Evaluation) -> dict[str, Any]:
+    """What observations depend on beside the panel, where the environment says so (a search engine, its corpus).
+
+    Raises UsageError for an unknown engine or option, SeedBenchError where the environment cannot be made.
+    """
+    env = get_suite(job.panel.suite).make(job.panel, job.engine, **job.protocol.settings.environment)
+    try:
+        describe = getattr(env, "identity", None)
+        return {"environment": describe()} if describe else {}
+    finally:
+        env.close()
 
 
 def evaluate(job: Evaluation, progress: Progress) -> dict[str, Any]:
@@ -88,14 +104,14 @@ def evaluate(job: Evaluation, progress: Progress) -> dict[str, Any]:
             command continues.
         KeyboardInterrupt: passed on after the summary of what is there was written.
     """
-    check_evaluation(job)
-    return asyncio.run(_evaluate(job, progress))
+    settings = check_evaluation(job)
+    return asyncio.run(_evaluate(job, settings, progress))
 
 
-async def _evaluate(job: Evaluation, progress: Progress) -> dict[str, Any]:
+async def _evaluate(job: Evaluation, settings: dict[str, Any], progress: Progress) -> dict[str, Any]:
     try:
         await job.policy.open()
-        settings = {**job.settings(), "policy": job.policy.identity()}
+        settings = {**settings, "policy": job.policy.identity()}
         about = _manifest(job)
         with Run(job.out, settings, about) as run:
             return await _fill(job, run, progress, about)
@@ -209,6 +225,7 @@ def write_summary(job: Evaluation, manifest: dict[str, Any]) -> dict[str, Any]:
         repeats=job.repeats,
         seed=job.seed,
         families=list(panel.families()),
+        environment=manifest["settings"].get("environment", {}),
         wall_seconds=round(sum(session["wall_seconds"] for session in manifest["sessions"]), 3),
     )  # fmt: skip
     write_json(job.out / SUMMARY, summary)

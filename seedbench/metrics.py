@@ -46,12 +46,14 @@ def summarise(
     seed: int,
     families: Sequence[str],
     wall_seconds: float | None = None,
+    environment: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Build the summary of a run from its episodes: plain JSON values, described in docs/summary.md.
 
     `panel` has name, hash, n, suite, split and official; `protocol` name and hash; `policy` name and
     identity; other keys are left out. `families` are those with at least one task in the panel, in the
-    order in which the summary lists them. `wall_seconds` is what the clock on the wall says.
+    order in which the summary lists them. `wall_seconds` is what the clock on the wall says. `environment` is what
+    observations depend on beside the panel (a search engine and its corpus).
 
     Infrastructure errors are counted in `episodes`, `outcomes`, `tokens` and `seconds`, and in nothing
     else. Raises SeedBenchError for an episode of a family that the panel does not have.
@@ -63,6 +65,7 @@ def summarise(
         "panel": {key: panel[key] for key in ("name", "hash", "n", "suite", "split", "official")},
         "protocol": {"name": protocol["name"], "hash": protocol["hash"]},
         "policy": {"name": policy["name"], "identity": dict(policy["identity"])},
+        "environment": dict(environment or {}),
         "repeats": repeats,
         "seed": seed,
         "episodes": len(attempts),

@@ -18,3 +18,9 @@ gymnasium.register(
     entry_point="seedbench_envs.webshop.env:WebShopEnv",
     kwargs={"edition": "mini"},
 )
+gymnasium.register(id="seedbench/SearchQA-v1", entry_point="seedbench_envs.searchqa.env:SearchQAEnv")
+gymnasium.register(
+    id="seedbench/MiniSearchQA-v1",
+    entry_point="seedbench_envs.searchqa.env:SearchQAEnv",
+    kwargs={"edition": "mini"},
+)

@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from seedbench import __version__
-from seedbench.cli import data, doctor, eval, models, panels, protocols, table, validate, view
+from seedbench.cli import data, doctor, eval, index, models, panels, protocols, serve, table, validate, view
 from seedbench.errors import SeedBenchError
 from seedbench.ui.text import inert
 
@@ -54,6 +54,8 @@ app.add_typer(data.app, name="data")
 app.add_typer(panels.app, name="panels")
 app.add_typer(protocols.app, name="protocols")
 app.add_typer(models.app, name="models")
+app.add_typer(index.app, name="index")
+app.add_typer(serve.app, name="serve")
 
 
 def _version(show: bool) -> None:

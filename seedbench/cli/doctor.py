@@ -11,7 +11,9 @@ _OPTIONAL = {
     "gguf": ("the embedded model", "pip install 'seedbench[train]'"),
     "vllm": ("fast generation on a GPU", "pip install 'seedbench[vllm]'"),
     "ray": ("many machines", "pip install 'seedbench[ray]'"),
-    "bm25s": ("Search-QA retrieval", "pip install 'seedbench[search]'"),
+    "bm25s": ("Search-QA engine bm25", "pip install 'seedbench[search]'"),
+    "faiss-cpu": ("Search-QA engine dense", "pip install 'seedbench[search]'"),
+    "fastapi": ("the retriever server", "pip install 'seedbench[search]'"),
 }
 
 

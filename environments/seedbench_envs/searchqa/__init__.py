@@ -1,0 +1,1 @@
+"""Search-QA: seven question-answering sets, answered by searching a corpus of passages."""
