@@ -1,4 +1,4 @@
-"""Native WebShop against the original's recorded figures: steps, searches, loading, memory.
+"""Native WebShop against the original, recorded and live: steps, searches, loading, memory.
 
     python benchmarks/webshop_engine.py [--products 100000] [--keep FOLDER]
 
@@ -6,12 +6,16 @@ The shop of 1,000 is the official one where it is in the store, else the generat
 (a minute or two; `--keep` keeps it for the next run). Every shop is measured in a process of its own, on one core, in
 CPU time. Aims: at least 100 times the original a step, at most 0.6 ms a search and under 200 MB at 1,000 products; at
 100,000 a step at most 3 times that of 1,000, and loading under 10 s from the store.
+
+Where the original is installed (SEEDBENCH_WEBSHOP_HOME and SEEDBENCH_WEBSHOP_PYTHON, docs/webshop.md) and the official
+shop is in the store, the original plays some of the same episodes too and gets a row of its own.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -34,24 +38,26 @@ from seedbench_envs.webshop.library import import_shop, open_folder, open_stored
 STEP_MS, SEARCH_MS, MEMORY = 36.2, 14.0, "260-537 MB"
 """The original: princeton-nlp/WebShop at 64fa2a5, its text environment on 1,000 products, Python 3.11, CPU time on a
 2-core machine over 1,527 steps of 120 episodes; a search is pyserini's Lucene. Recorded once, not measured here."""
-EPISODES = 150
+EPISODES, ORIGINAL_EPISODES = 150, 20
 
 
-def episode(env: WebShopEnv, task: str) -> int:
-    """Shop once as a thorough buyer does; returns the number of steps. Every action does something."""
+def episode(env: WebShopEnv, task: str) -> list[str]:
+    """Shop once as a thorough buyer does; returns the actions taken. Every action does something."""
     _, info = env.reset(options={"task": task})
     plan = [f"search[{info['instruction'].replace('[', ' ').replace(']', ' ')}]", "click[next >]", "click[< prev]", ""]
     plan += ["click[description]", "click[< prev]", "click[features]", "click[< prev]"]
+    taken = []
     for action in plan:
         # After the search, the first product on the page: it follows the button for the next page.
         listed = info["admissible_actions"]
-        info = env.step(action or listed[listed.index("click[next >]") + 1])[4]
+        taken.append(action or listed[listed.index("click[next >]") + 1])
+        info = env.step(taken[-1])[4]
         assert info["action_valid"], (task, action, info["reason"])
     listed = info["admissible_actions"]
     options = listed[listed.index("click[buy now]") + 1 :][:3]
     for action in (*options, "click[buy now]"):
         env.step(action)
-    return len(plan) + len(options) + 1
+    return [*taken, *options, "click[buy now]"]
 
 
 def timed(function: Callable[[], Any]) -> float:
@@ -77,7 +83,7 @@ def measure(folder: Path) -> dict[str, float]:
     for task in tasks:
         begin = time.process_time()
         taken = episode(env, task)
-        steps.append((time.process_time() - begin) / taken)
+        steps.append((time.process_time() - begin) / len(taken))
     queries = [shop.goals.goal(task).instruction.lower() for task in tasks]
     searches = [timed(lambda query=query: shop.search.search(query, 50)) for query in queries]  # type: ignore[misc]
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
@@ -100,6 +106,22 @@ def measured(folder: Path) -> dict[str, float]:
     """`measure` in a process of its own."""
     command = [sys.executable, __file__, "--measure", str(folder)]
     found: dict[str, float] = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    return found
+
+
+def original(python: str, home: str) -> dict[str, float]:
+    """CPU ms a step and MB of the original itself, over some of the episodes. Ends the program where it fails."""
+    env = WebShopEnv(open_folder(shop_folder("official")))
+    numbers = [number * 7919 % len(open_stored("official").goal_ids()) for number in range(ORIGINAL_EPISODES)]
+    played = json.dumps([[number, episode(env, f"goal/{number}")] for number in numbers])
+    command = [python, str(Path(__file__).with_name("webshop_original.py"))]
+    try:
+        ended = subprocess.run(command, cwd=home, input=played, capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise SystemExit(f"error: the original in '{home}' does not run: {error}") from error
+    if ended.returncode:
+        raise SystemExit(f"error: the original in '{home}' does not run: {ended.stderr.strip()[-300:]}")
+    found: dict[str, float] = json.loads(ended.stdout)
     return found
 
 
@@ -168,6 +190,12 @@ def main() -> None:
         f"{'original':<10} {1000:>9,} {6910:>9,} {'':>12} {1000 / STEP_MS:>10,.1f} {STEP_MS:>9} ms"
         f" {SEARCH_MS:>9} ms {MEMORY:>10}  (recorded figures of princeton-nlp/WebShop)"
     )
+    if home := os.environ.get("SEEDBENCH_WEBSHOP_HOME"):
+        live = original(os.environ.get("SEEDBENCH_WEBSHOP_PYTHON", sys.executable), home)
+        print(
+            f"{'original':<10} {1000:>9,} {6910:>9,} {'':>12} {1000 / live['step']:>10,.1f} {live['step']:>9.1f} ms"
+            f" {'':>12} {live['memory']:>7.0f} MB  (live: {format_number(live['step'] / first['step'])}x a step)"
+        )
     print(
         f"ratio      {format_number(STEP_MS / first['step'])}x a step and"
         f" {format_number(SEARCH_MS / first['search'])}x a search of the original at 1,000 products;"

@@ -29,6 +29,6 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> UsageError:
     """
     names = sorted(known)
     nearest = get_close_matches(name, names, n=1, cutoff=0.5)
-    hint = f"did you mean '{nearest[0]}'? " if nearest else ""
+    hint = f": did you mean '{nearest[0]}'?" if nearest else "."
     listing = ", ".join(names) if names else "(none installed)"
-    return UsageError(f"unknown {kind} '{name}': {hint}Known: {listing}.")
+    return UsageError(f"unknown {kind} '{name}'{hint} Known: {listing}.")

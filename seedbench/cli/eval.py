@@ -23,7 +23,7 @@ def evaluate_command(
     thinking: str | None = typer.Option(None, help="on, off or default instead of the protocol's."),
     limit: int | None = typer.Option(None, help="Only so many tasks, spread evenly over the families."),
     families: str = typer.Option("", help="Only these families, e.g. heat,look."),
-    engine: str = typer.Option("native", help="Environment engine: native or reference."),
+    engine: str = typer.Option("native", help="Engine of the suite's environment (its docs page lists them)."),
     concurrency: int = typer.Option(16, min=1, help="Episodes open at once; does not change results."),
     batch_size: int = typer.Option(16, min=1, help="Prompts a local model answers at once; does not change results."),
     device: str = typer.Option("auto", help="auto, cpu or cuda, for local models."),

@@ -7,7 +7,7 @@ import typer
 
 def validate_command(
     suite: str = typer.Argument(help="Suite name, e.g. alfworld."),
-    engine: str = typer.Option("native", help="Environment engine: native or reference (slow)."),
+    engine: str = typer.Option("native", help="Engine of the suite's environment (its docs page lists them)."),
 ) -> None:
     """Play every task of every panel with the oracle and report any that it does not win."""
     from seedbench.errors import SeedBenchError

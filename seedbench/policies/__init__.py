@@ -41,6 +41,8 @@ def make_policy(spec: str, panel: Panel, options: ModelOptions) -> Policy:
     """
     kind, _, rest = spec.partition(":")
     suite = get_suite(panel.suite)
+    if spec in (*SCRIPTED, *suite.policies) or kind in ("replay", "openai"):
+        _refuse_model_options(spec, options)
     if spec in suite.policies:
         from seedbench.policies.rule import RulePolicy
 
@@ -56,7 +58,13 @@ def make_policy(spec: str, panel: Panel, options: ModelOptions) -> Policy:
     if kind == "replay":
         from seedbench.policies.replay import ReplayPolicy
 
-        return ReplayPolicy(Path(rest))
+        stored = ReplayPolicy(Path(rest))
+        if not any(stored.holds(task) for task in panel.tasks):
+            raise UsageError(
+                f"the run '{rest}' holds no episode of a task of '{panel.name}': replay it on its own panel,"
+                f" '{stored.panel}'."
+            )
+        return stored
     if kind == "openai":
         from seedbench.policies.openai import OpenAIPolicy
 
@@ -80,3 +88,12 @@ def make_policy(spec: str, panel: Panel, options: ModelOptions) -> Policy:
         path, batch_size=options.batch_size, device=options.device, dtype=options.dtype,
         adapter=options.adapter, name=spec if spec in MODELS else None,
     )  # fmt: skip
+
+
+def _refuse_model_options(spec: str, options: ModelOptions) -> None:
+    """An adapter or a number format that nothing applies would leave scores under a wrong description."""
+    for name, given in (("adapter", options.adapter is not None), ("dtype", options.dtype != "auto")):
+        if given:
+            raise UsageError(
+                f"--{name} is for local models, and '{spec}' is none: leave it out, or give a model folder."
+            )

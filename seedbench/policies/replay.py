@@ -8,7 +8,7 @@ from typing import Any
 from seedbench.policies.base import ContextOverflow, Policy, PolicyFault, Request, Response
 from seedbench.runs import LOG, read_episodes, read_manifest
 from seedbench.store import file_sha256
-from seedbench.types import Outcome
+from seedbench.types import Outcome, Task
 
 
 class ReplayPolicy(Policy):
@@ -33,6 +33,12 @@ class ReplayPolicy(Policy):
         }
         self._log_sha256 = file_sha256(run / LOG)
         self._policy = manifest["settings"]["policy"]
+        self.panel: str = manifest["settings"]["panel"]["name"]
+        self._tasks = {sha256 for sha256, _ in self._episodes}
+
+    def holds(self, task: Task) -> bool:
+        """Whether the stored run has an episode of this task (of the same content)."""
+        return task.sha256 in self._tasks
 
     def identity(self) -> dict[str, Any]:
         """The stored policy's identity and the hash of the log."""

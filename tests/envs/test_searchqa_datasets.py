@@ -95,6 +95,12 @@ def test_musique_leaves_out_what_cannot_be_answered(tmp_path: Path) -> None:
     assert short(found) == [("musique/dev/0", "Who?", ("X", "Y")), ("musique/dev/1", "Who?", ("Z", "Y"))]
 
 
+def test_musique_as_published_evaluations_score_it(tmp_path: Path) -> None:
+    row = {"id": "2hop__1_2", "question": "Who?", "answer": "X", "answer_aliases": ["Y"], "question_decomposition": []}
+    found = load_questions(lines(tmp_path / "musique_ans_v1.0_dev.jsonl", [row]), published=True)
+    assert short(found) == [("musique/dev/0", "Who?", ("X",))]
+
+
 def test_popqa_table(tmp_path: Path) -> None:
     path = tmp_path / "test.tsv"
     path.write_text(
@@ -110,6 +116,21 @@ def test_triviaqa(tmp_path: Path) -> None:
     }  # fmt: skip
     path = whole(tmp_path / "unfiltered-web-dev.json", {"Data": [entry], "Domain": "Web"})
     assert short(load_questions(path)) == [("triviaqa/test/0", "Which?", ("Saturn V", "Saturn 5"))]
+
+
+@pytest.mark.parametrize(
+    "fields", [{"golden_answers": ["a"], "supporting": 5}, {"golden_answers": ["a"], "answer_aliases": True}]
+)
+def test_a_row_of_another_kind_is_told_with_its_place(tmp_path: Path, fields: dict[str, Any]) -> None:
+    rows = [{"question": "Q?", "golden_answers": ["A"]}, {"question": "R?", **fields}]
+    with pytest.raises(SeedBenchError, match=r"nq_test\.jsonl', row 2: it cannot be read as a question"):
+        load_questions(lines(tmp_path / "nq_test.jsonl", rows))
+
+
+def test_answers_that_are_numbers_or_lack_aliases(tmp_path: Path) -> None:
+    rows = [{"question": "Q?", "golden_answers": 5}, {"Question": "R?", "Answer": {"Value": "x", "Aliases": None}}]
+    found = load_questions(lines(tmp_path / "nq_test.jsonl", rows))
+    assert short(found) == [("nq/test/0", "Q?", ("5",)), ("nq/test/1", "R?", ("x",))]
 
 
 def test_bamboogle_table(tmp_path: Path) -> None:
@@ -129,6 +150,22 @@ VERL_AGENT = {
     "env_kwargs": {"ground_truth": {"target": ["Y", "Z"]}, "question": "When?", "data_source": "nq"},
     "extra_info": {"split": "train", "index": 12},
 }
+
+
+def _of_verl_agent(source: str, index: int, text: str) -> dict[str, Any]:
+    asked = {"ground_truth": {"target": ["Y"]}, "question": text, "data_source": source}
+    return {"data_source": f"searchR1_{source}", "env_kwargs": asked, "extra_info": {"split": "test", "index": index}}
+
+
+def test_verl_agents_test_file_numbers_the_rows_of_all_sets_together(tmp_path: Path) -> None:
+    sources = ("nq", "nq", "hotpotqa", "hotpotqa", "musique")
+    rows = [_of_verl_agent(source, index, f"q{index}") for index, source in enumerate(sources)]
+    found = load_questions(lines(tmp_path / "test.jsonl", rows))
+    assert [question.id for question in found] == [
+        "nq/test/0", "nq/test/1", "hotpotqa/dev/0", "hotpotqa/dev/1", "musique/dev/0",
+    ]  # fmt: skip
+    sample = load_questions(lines(tmp_path / "test.jsonl", [rows[1], rows[3]]))
+    assert [question.id for question in sample] == ["nq/test/1", "hotpotqa/dev/3"]
 
 
 def test_parquet_of_search_r1_and_verl_agent(tmp_path: Path) -> None:

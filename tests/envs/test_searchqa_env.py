@@ -175,7 +175,14 @@ def test_a_first_passage_over_the_bound_is_cut_between_words() -> None:
 
 
 def test_a_title_over_the_bound_stays() -> None:
-    assert read_passages(show([LONG], "search-r1", budget=1).text) == [("Long", "")]
+    text = show([LONG], "search-r1", budget=1).text
+    assert text == '<information>Doc 1(Title: "Long")</information>'
+    assert read_passages(text) == [("Long", "")]
+
+
+def test_search_r1_strips_what_was_found() -> None:
+    shown = show([Passage("1", "T", "one "), Passage("2", "U", "two \n")], "search-r1")
+    assert shown.text == '<information>Doc 1(Title: "T") one \nDoc 2(Title: "U") two</information>'
 
 
 def test_what_was_cut_is_reported() -> None:

@@ -152,12 +152,15 @@ def test_an_index_of_another_kind_is_refused(indexes: Path, copy: Path, tmp_path
     refused(UsageError, "belongs to the engine 'bm25', not 'lucene-order'", "lucene-order", copy)
     refused(UsageError, "holds another corpus", "bm25", copy, corpus="0" * 64)
     refused(UsageError, "no retrieval index at", "bm25", tmp_path)
+    refused(UsageError, "no retrieval index at", "bm25", copy / manifest.FILE)
     refused(UsageError, "needs the folder", "bm25")
     refused(UsageError, "needs the address", "http")
     refused(UsageError, "did you mean 'bm25'", "bm52", copy)
     edit(copy, version=99)
     refused(SeedBenchError, "version 99 of the engine 'bm25'.*reads version 1: build it again", "bm25", copy)
-    edit(copy, surprise=1)
+    edit(copy, passages="many")
+    refused(SeedBenchError, "another release", "bm25", copy)
+    edit(copy, passages=len(PASSAGES), surprise=1)
     refused(SeedBenchError, "another release", "bm25", copy)
     edit(copy, format="other")
     refused(UsageError, "no retrieval index of seedbench", "bm25", copy)
@@ -342,6 +345,13 @@ def test_flat_is_exact_and_ivf_and_hnsw_come_close(
             assert [hit.score for hit in hits] == pytest.approx([hit.score for hit in exact], abs=1e-5)
 
 
+def test_texts_longer_than_the_encoder_takes_are_cut(encoder: Path) -> None:
+    long = "x " * 61 + "x" + " y z" * 100  # 64 positions, two of them marks at the ends
+    np.testing.assert_array_equal(
+        Encoder(str(encoder), 256).encode([long]), Encoder(str(encoder), 64).encode(["x " * 62])
+    )
+
+
 def test_a_killed_encoding_goes_on_where_it_stopped(
     corpus: Path, encoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -382,8 +392,10 @@ def test_another_encoder_is_refused_and_a_moved_one_can_be_named(corpus: Path, e
     (other / "model.safetensors").rename(other / "pytorch_model.bin")
     with pytest.raises(SeedBenchError, match="pickle files only"):
         build_dense(corpus, other, tmp_path / "i")
+    said: list[str] = []
     with pytest.raises(UsageError, match="needs an encoder"):
-        build_index(corpus, "dense", tmp_path / "i", report=quiet)
+        build_index(corpus, "dense", tmp_path / "j", report=said.append)
+    assert said == []  # told before the corpus is read
 
 
 # Lucene in a process of its own, played by a script

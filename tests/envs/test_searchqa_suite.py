@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -17,10 +18,12 @@ from seedbench.policies.rule import RulePolicy
 from seedbench.protocol import Past, Protocol, read_protocol
 from seedbench.rollout import run_episode
 from seedbench.types import Episode, Outcome, Task
+from seedbench_envs.searchqa import library
 from seedbench_envs.searchqa.actions import parse
 from seedbench_envs.searchqa.datasets import SETS, content_hash, question_group
 from seedbench_envs.searchqa.library import index_folder, open_engine, questions, stored_passages
 from seedbench_envs.searchqa.observation import CORRECTION
+from seedbench_envs.searchqa.retrievers.manifest import read_manifest
 from seedbench_envs.searchqa.rule import rule
 from seedbench_envs.searchqa.splits import MIX, SHIPPED, answer_group, mini_panels, official_panels
 from seedbench_envs.searchqa.suite import MINI, SUITE, SearchQASuite
@@ -177,6 +180,27 @@ def test_the_stored_index_can_be_named_by_its_folder() -> None:
     native = MINI.make(panel)
     native.reset(options={"task": panel.tasks[0].id})
     assert native.step("<search>Alderbury</search>") == first
+
+
+def test_native_takes_no_folder() -> None:
+    with pytest.raises(UsageError, match="write `native` alone, or `ENGINE:somewhere`"):
+        open_engine("native:somewhere", "mini")
+
+
+def test_a_server_of_another_corpus_is_refused_where_tasks_name_passages(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = read_manifest(index_folder("mini")).corpus
+
+    def serving(server: object) -> None:
+        stub = SimpleNamespace(identity=lambda: {"engine": "http", "server": server})
+        monkeypatch.setattr(library, "_opened", lambda *_: stub)
+
+    serving({"engine": "bm25", "corpus": "c0ffee" * 10})
+    open_engine("http:http://127.0.0.1:9", "mini")
+    with pytest.raises(UsageError, match=r"the server has another corpus \(c0ffeec0ffee\)"):
+        open_engine("http:http://127.0.0.1:9", "mini", same_corpus=True)
+    for told in ({"engine": "bm25", "corpus": ours}, None):
+        serving(told)
+        open_engine("http:http://127.0.0.1:9", "mini", same_corpus=True)
 
 
 def test_engines_are_opened_once() -> None:

@@ -209,11 +209,15 @@ def test_a_file_that_is_no_archive_is_refused(tmp_path: Path, content: bytes) ->
 
 def test_a_game_of_an_unknown_domain_stops_the_whole_import(own_store: Path, tmp_path: Path) -> None:
     bad = json.dumps({**json.loads(GAMES[min(GAMES)]), "pddl_domain": "(define (domain chess))"}).encode()
-    for content in (bad, GAMES[min(GAMES)][:-50]):
+    digest = hashlib.sha256(b"(define (domain chess))").hexdigest()[:12]
+    for content, problem in (
+        (bad, f"has an unknown PDDL domain ({digest})"),
+        (GAMES[min(GAMES)][:-50], "is damaged (no complete JSON with a PDDL domain)"),
+    ):
         members = {**archived(), "zz/valid_train/pick_and_place_simple-A-None-B-1/t/game.tw-pddl": content}
         with pytest.raises(SeedBenchError) as caught:
             SUITE.fetch(write_zip(tmp_path / "x.zip", members), print)
-        assert "valid_train/pick_and_place_simple-A-None-B-1/t has an unknown domain or is damaged" in str(caught.value)
+        assert f"valid_train/pick_and_place_simple-A-None-B-1/t {problem}" in str(caught.value)
         assert "nothing was imported" in str(caught.value)
         assert not own_store.exists()
 

@@ -1,6 +1,7 @@
 """Noun spans: built, stored and read back; what stands in for nouns that are not known."""
 
 import importlib.util
+import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from seedbench.errors import SeedBenchError
 from seedbench_envs.webshop import nouns
+from seedbench_envs.webshop.find_nouns import find_nouns, folder_spans, main
 from seedbench_envs.webshop.nouns import build_nouns, fallback_nouns, read_spans, shipped_spans
 
 
@@ -119,8 +121,41 @@ def test_without_spacy_the_build_says_what_to_install(monkeypatch: pytest.Monkey
         raise ImportError(name)
 
     monkeypatch.setattr(nouns, "import_module", missing)
-    with pytest.raises(SeedBenchError, match=r"pip install seedbench\[webshop-build\]"):
+    with pytest.raises(SeedBenchError, match=r"pip install 'seedbench\[webshop-build\]'"):
         build_nouns(["mug"])
+
+
+def test_a_title_that_is_no_text_is_left_to_the_fallback(tagger: Tagger) -> None:
+    spans = build_nouns(["MUG \ud800", "MUG"])
+    assert tagger.asked == ["MUG"]
+    assert spans.nouns("MUG \ud800") is None
+
+
+def test_the_build_step_finds_the_titles_of_a_folder_once(tagger: Tagger, tmp_path: Path) -> None:
+    entries = [{"name": "red MUG"}, {"name": "red MUG"}, {"name": None}, "nothing", {"name": "old Tray"}]
+    (tmp_path / "items_shuffle.json").write_text(json.dumps(entries))
+    (tmp_path / "items_ins_v2.json").write_text("{}")
+    lines: list[str] = []
+    path = find_nouns(tmp_path, lines.append)
+    assert path == tmp_path / "title_spans.npz"
+    assert tagger.asked == ["red MUG", "old Tray"]
+    assert lines[-1] == f"nouns of 2 titles are in {path} (tagger 1)"
+    spans = folder_spans(tmp_path)
+    assert spans is not None
+    assert (spans.nouns("red MUG"), spans.nouns("old Tray"), spans.made_with) == (("mug",), ("tray",), "tagger 1")
+
+
+def test_the_build_step_names_what_is_missing(
+    tagger: Tagger, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert folder_spans(tmp_path) is None
+    assert main([str(tmp_path)]) == 1
+    assert "has no items_shuffle_1000.json" in capsys.readouterr().err
+    (tmp_path / "items_shuffle_1000.json").write_text("[]")
+    (tmp_path / "items_ins_v2_1000.json").write_text("{}")
+    assert main([str(tmp_path)]) == 0
+    assert "nothing to do" in capsys.readouterr().out
+    assert folder_spans(tmp_path) is None
 
 
 def test_the_real_model_finds_the_nouns_of_a_plain_title() -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from threading import Thread
 
+import numpy as np
 import pytest
 
 from seedbench.errors import SeedBenchError, UsageError
@@ -17,6 +18,7 @@ from seedbench_envs.webshop import library
 from seedbench_envs.webshop.catalogue import FILE, StoredCatalogue
 from seedbench_envs.webshop.env import WebShopEnv
 from seedbench_envs.webshop.library import document, open_shop, open_stored, shop_folder
+from seedbench_envs.webshop.nouns import BUILT, Spans, shipped_spans
 from seedbench_envs.webshop.session import Shop
 from seedbench_envs.webshop.splits import (
     MOST_PER_PRODUCT,
@@ -193,6 +195,39 @@ def test_a_damaged_file_leaves_the_imported_shop_as_it_was(empty: Path) -> None:
     assert SUITE.check().problems  # another shop than the panels'
 
 
+def test_an_import_takes_the_nouns_that_the_build_step_left(empty: Path) -> None:
+    source = empty / "source"
+    products, ins, human = generate_shop(0, 1)
+    sources = library.write_files(source, products, ins, human)
+    sources.products.rename(source / "items_shuffle_1000.json.gz")
+    sources.attributes.rename(source / "items_ins_v2_1000.json.gz")
+    lines: list[str] = []
+    library.import_official(source, lines.append)
+    assert f"`python -m seedbench_envs.webshop.find_nouns {source}` finds them for the next import" in lines
+    title = products[0]["name"]
+    key = np.frombuffer(hashlib.sha256(title.encode()).digest()[:8], ">u8").astype(np.uint64)
+    Spans(key, np.array([1], np.uint32), np.array([[0, 3]], np.uint16), "tagger 1").write(source / BUILT)
+    library.import_official(source, lambda line: None)
+    stored = open_stored()
+    assert stored.product(products[0]["asin"]).nouns == (title[:3].lower(),)
+    assert stored.info.nouns_from == f"{shipped_spans().made_with}; tagger 1"
+    (source / BUILT).write_bytes(b"gone")
+    with pytest.raises(SeedBenchError, match="holds no noun spans"):
+        library.import_official(source, lambda line: None)
+
+
+@pytest.mark.parametrize("part", ["catalogue.bin", "index/ids.npy"])
+def test_a_damaged_generated_shop_is_found_and_generated_again(empty: Path, part: str) -> None:
+    MINI.fetch(None, lambda line: None)
+    whole = open_stored("mini").hash
+    damaged = shop_folder("mini") / part
+    damaged.write_bytes(damaged.read_bytes()[:-100])
+    assert "`seedbench data fetch`" in MINI.check().problems[0]
+    MINI.fetch(None, lambda line: None)
+    assert open_stored("mini").hash == whole
+    assert MINI.check().problems == ()
+
+
 def test_importing_again_replaces_the_shop(empty: Path) -> None:
     hashes = []
     for seed in (0, 1):
@@ -249,6 +284,7 @@ def test_engine_that_mends_the_colour_rule(mini: StoredCatalogue) -> None:
     assert isinstance(fixed, WebShopEnv)
     assert isinstance(native, WebShopEnv)
     assert (fixed.fix_colours, native.fix_colours) == (True, False)
+    assert (fixed.identity(), native.identity()) == ({"rules": "fix-colours"}, {})
 
 
 def test_engine_on_lucene_says_how_its_index_is_built(mini: StoredCatalogue) -> None:

@@ -123,6 +123,20 @@ def test_other_verbs(cli: Command, tmp_path: Path, words: list[str], code: int, 
 # Policies
 
 
+@pytest.mark.parametrize("policy", ["oracle", "random", "replay:{run}", "openai:http://127.0.0.1:9/v1"])
+@pytest.mark.parametrize(("option", "value"), [("--adapter", "lora"), ("--dtype", "float16")])
+def test_options_that_only_local_models_take(
+    cli: Command, tmp_path: Path, out: Path, policy: str, option: str, value: str
+) -> None:
+    """Ignored, they would leave the score of one thing under the name of another."""
+    run = tmp_path / "stored"
+    assert cli(*EVAL, run).code == 0
+    name = policy.format(run=run)
+    told = cli("eval", name, "--panel", MINI, option, value, "-q", "--out", out)
+    assert said(told, 2).startswith(f"{option} is for local models, and '{name}' is none")
+    assert not out.exists()
+
+
 def weights(folder: Path, *names: str) -> Path:
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps({"model_type": "llama"}))

@@ -9,6 +9,7 @@ import pytest
 
 from seedbench.errors import SeedBenchError, UsageError
 from seedbench.evaluate import evaluate
+from seedbench.panels import load_panel
 from seedbench.policies import ModelOptions, make_policy
 from seedbench.policies.base import ContextOverflow, PolicyFault
 from seedbench.policies.replay import ReplayPolicy
@@ -122,6 +123,15 @@ def test_identity_follows_the_log(stored: Path) -> None:
 
 def test_by_name(stored: Path) -> None:
     assert make_policy(f"replay:{stored}", panel(), ModelOptions()).name == "replay of babbler"
+
+
+def test_a_run_of_another_panel(stored: Path) -> None:
+    """Refused at once, instead of as many infrastructure errors as a run may have."""
+    other = load_panel("mini-alfworld/valid_unseen")
+    with pytest.raises(UsageError, match=f"holds no episode of a task of '{other.name}': .* '{panel().name}'"):
+        make_policy(f"replay:{stored}", other, ModelOptions())
+    part = ReplayPolicy(stored)
+    assert [part.holds(task) for task in panel(5).tasks].count(True) == len(panel().tasks)
 
 
 def test_what_is_no_run(tmp_path: Path, stored: Path) -> None:

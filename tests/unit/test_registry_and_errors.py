@@ -75,8 +75,8 @@ def test_doctor_and_data_list_tell_of_a_broken_suite(mini_store: Path) -> None:
     ("name", "known", "text"),
     [
         ("heet", ["look", "heat"], "unknown family 'heet': did you mean 'heat'? Known: heat, look."),
-        ("zzz", ["look", "heat"], "unknown family 'zzz': Known: heat, look."),
-        ("zzz", [], "unknown family 'zzz': Known: (none installed)."),
+        ("zzz", ["look", "heat"], "unknown family 'zzz'. Known: heat, look."),
+        ("zzz", [], "unknown family 'zzz'. Known: (none installed)."),
     ],
 )
 def test_unknown_names(name: str, known: list[str], text: str) -> None:

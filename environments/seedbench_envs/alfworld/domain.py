@@ -92,8 +92,19 @@ DOMAINS = MappingProxyType(
 
 def domain_of(game_file: bytes) -> Domain | None:
     """The domain of a game file; None where it is unknown or the file is not complete JSON."""
+    digest = _digest(game_file)
+    return DOMAINS.get(digest) if digest else None
+
+
+def domain_problem(game_file: bytes) -> str:
+    """What is wrong with a game file that `domain_of` knows no domain of; an unknown domain is named by its hash."""
+    digest = _digest(game_file)
+    return f"has an unknown PDDL domain ({digest})" if digest else "is damaged (no complete JSON with a PDDL domain)"
+
+
+def _digest(game_file: bytes) -> str | None:
+    """First 12 hex digits of the SHA-256 of the domain text; None where the file is not complete JSON."""
     try:
-        text = json.loads(game_file)["pddl_domain"]
-        return DOMAINS.get(hashlib.sha256(text.encode()).hexdigest()[:12])
+        return hashlib.sha256(json.loads(game_file)["pddl_domain"].encode()).hexdigest()[:12]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None

@@ -12,7 +12,7 @@ from seedbench.panels import Panel, data_problems, read_panel, shipped
 from seedbench.store import download, store_root
 from seedbench.suite import DataStatus, Environment, Option, Suite, refuse_unknown
 from seedbench.types import Task
-from seedbench_envs.alfworld.domain import DOMAINS, domain_of
+from seedbench_envs.alfworld.domain import DOMAINS, domain_of, domain_problem
 from seedbench_envs.alfworld.library import ensure_mini, library, pack_path
 from seedbench_envs.alfworld.pack import write_pack
 from seedbench_envs.alfworld.sources import read_games
@@ -90,8 +90,8 @@ class ALFWorldSuite(Suite):
             domain = domain_of(content)
             if domain is None:
                 raise SeedBenchError(
-                    f"'{source}': the game {task} has an unknown domain or is damaged; nothing was imported. Only the"
-                    " data releases 2.1.1 and 2.1.2 are known."
+                    f"'{source}': the game {task} {domain_problem(content)}; nothing was imported. Only the data"
+                    " releases 2.1.1 and 2.1.2 are known."
                 )
             by_dialect[domain.dialect].append((task, content))
         if not any(by_dialect.values()):

@@ -7,12 +7,13 @@ Questions and answers keep their words; white space around them goes, and so do 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -61,36 +62,64 @@ def official_count(source: str, split: str) -> int:
     return {info.split: info.count, "train": info.train}.get(split, 0)
 
 
-def load_questions(path: Path, aliases: Mapping[str, Sequence[str]] | None = None) -> list[Question]:
+def load_questions(
+    path: Path, aliases: Mapping[str, Sequence[str]] | None = None, *, published: bool = False
+) -> list[Question]:
     """The questions of a file, in its order; rows of several sets may be mixed. Empty: no questions are in it.
 
     Args:
         path: a file in one of the forms.
         aliases: of 2Wiki, Wikidata id -> other names (`read_aliases`). Published evaluations go without, and so do
             the shipped panels.
+        published: leave out the aliases of MuSiQue's own files too.
 
     Raises:
         SeedBenchError: a damaged file, or a set that cannot be told from rows or name.
     """
+    found: list[tuple[Question, int | None]] = []
+    counts_rows = True
+    for place, row in enumerate(read_rows(path)):
+        try:
+            read = _read(row, path, aliases or {}, published=published)
+        except (TypeError, ValueError, AttributeError) as error:  # a field of another kind
+            raise SeedBenchError(f"'{path}', row {place + 1:,}: it cannot be read as a question ({error}).") from error
+        if read is not None:
+            found.append(read)
+            counts_rows = counts_rows and read[1] == place and not _POSITION.fullmatch(str(row.get("id", "")))
+        elif not found and not _text(row):
+            return []  # a corpus, a manifest or something else: told by the first row
+    return _numbered(found, counts_rows=counts_rows)
+
+
+def _read(
+    row: Row, path: Path, aliases: Mapping[str, Sequence[str]], *, published: bool
+) -> tuple[Question, int | None] | None:
+    """A question without its id, and the number that its row says; None where the row asks nothing."""
+    text, answers = _text(row), _answers(row, aliases=not published)
+    if not text or row.get("answerable") is False:
+        return None
+    if row.get("answer_id"):
+        answers += aliases.get(str(row["answer_id"]), ())
+    kept = tuple(dict.fromkeys(answer.strip() for answer in answers if answer.strip()))
+    source = _source(row, path)
+    split, number = _place(row, path, source)
+    supporting = tuple(map(str, row.get("supporting") or ()))
+    return Question("", text, kept, source, split, supporting), number
+
+
+def _numbered(found: Iterable[tuple[Question, int | None]], *, counts_rows: bool) -> list[Question]:
+    """The questions that have answers, with their ids: the number that a row says, or its place in its set.
+
+    `counts_rows`: verl-agent's files number the rows of all sets together, which says nothing of the place in a set.
+    """
     numbers: Counter[tuple[str, str]] = Counter()
     questions: list[Question] = []
-    for row in read_rows(path):
-        text, answers = _text(row), _answers(row)
-        if not text and not questions:
-            return []  # a corpus, a manifest or something else: told by the first row
-        if not text or row.get("answerable") is False:
-            continue
-        if aliases and row.get("answer_id"):
-            answers += aliases.get(str(row["answer_id"]), ())
-        kept = tuple(dict.fromkeys(answer.strip() for answer in answers if answer.strip()))
-        source = _source(row, path)
-        split, number = _place(row, path, source)
-        key = (source, split)
-        position = numbers[key] if number is None else number
+    for question, number in found:
+        key = (question.source, question.split)
+        position = numbers[key] if number is None or counts_rows else number
         numbers[key] += 1
-        supporting = tuple(map(str, row.get("supporting") or ()))
-        if kept:
-            questions.append(Question(f"{source}/{split}/{position}", text, kept, source, split, supporting))
+        if question.answers:
+            questions.append(replace(question, id=f"{question.source}/{question.split}/{position}"))
     return questions
 
 
@@ -137,8 +166,8 @@ def _text(row: Row) -> str:
     return found.strip() if "output" not in row and (_answers(row) or "answerable" in row) else ""
 
 
-def _answers(row: Row) -> list[str]:
-    """The accepted answers in whichever field they stand."""
+def _answers(row: Row, *, aliases: bool = True) -> list[str]:
+    """The accepted answers in whichever field they stand; MuSiQue's aliases stand in one of their own."""
     ways = (
         ("golden_answers",),
         ("reward_model", "ground_truth", "target"),
@@ -150,15 +179,14 @@ def _answers(row: Row) -> list[str]:
     found = next((value for way in ways if (value := _nested(row, *way)) is not None), None)
     if isinstance(found, dict):  # TriviaQA
         names = {name.lower(): value for name, value in found.items()}
-        return list(_strings((names.get("value", ""), *names.get("aliases", ()))))
+        return list(_strings((names.get("value", ""), *(names.get("aliases") or ()))))
     if isinstance(found, str) and "possible_answers" in row:  # PopQA keeps a JSON list in a column
-        try:
+        with contextlib.suppress(ValueError):
             found = json.loads(found)
-        except ValueError:
-            found = [found]
-    if isinstance(found, str):
+    if isinstance(found, (str, int, float)):
         found = [found]
-    return list(_strings((*(found or ()), *(row.get("answer_aliases") or ()))))
+    others = row.get("answer_aliases") if aliases else ()
+    return list(_strings((*(found or ()), *(others or ()))))
 
 
 def _strings(values: Iterable[Any]) -> Iterator[str]:
@@ -201,5 +229,8 @@ def _place(row: Row, path: Path, source: str) -> tuple[str, int | None]:
     split = _SPLITS.get(str(said)) or next((_SPLITS[word] for word in words if word in _SPLITS), SETS[source].split)
     # What papers call the test of these two sets is their published dev file.
     if split == "dev" and source in ("nq", "triviaqa") and "golden_answers" not in row:
+        split = SETS[source].split
+    # The tests of HotpotQA, 2Wiki and MuSiQue have no public answers: verl-agent calls their dev questions test.
+    if split == "test":
         split = SETS[source].split
     return split, index if isinstance(index, int) else None

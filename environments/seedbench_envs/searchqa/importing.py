@@ -68,7 +68,7 @@ def _collect(files: list[Path], report: Report) -> dict[tuple[str, str], list[Qu
     origin: dict[tuple[str, str], Path] = {}
     for path in files:
         parts: dict[tuple[str, str], list[Question]] = {}
-        for question in load_questions(path):
+        for question in load_questions(path, published=True):
             parts.setdefault((question.source, question.split), []).append(question)
         for key, found in parts.items():
             if key in sets:
@@ -106,7 +106,7 @@ def _write_missing_panels(folder: Path, report: Report) -> None:
     ]
     panels = [set_panel(stored, name, split) for name, split in wanted]
     for panel, path in zip(panels, write_panels(panels, folder / "panels"), strict=True):
-        report(f"panel of {len(panel.tasks):,} questions: {path}")
+        report(f"panel of {len(panel.tasks):,} questions, to be named by its file: --panel '{path}'")
 
 
 def _import_corpus(path: Path, folder: Path, report: Report) -> None:

@@ -20,6 +20,7 @@ from seedbench.errors import SeedBenchError, UsageError
 from seedbench.store import Report
 from seedbench_envs.searchqa.corpus import corpus_files, corpus_hash, read_corpus
 from seedbench_envs.searchqa.retrievers import load_engine
+from seedbench_envs.searchqa.retrievers.encoder import found
 from seedbench_envs.searchqa.retrievers.engine import BuildOptions, Built
 from seedbench_envs.searchqa.retrievers.manifest import FILE as MANIFEST
 from seedbench_envs.searchqa.retrievers.manifest import IndexManifest, make_checks, read_manifest, write_manifest
@@ -47,6 +48,8 @@ def build_index(
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UsageError(f"'{out}' holds something else: name another folder for the index.")
     corpus_files(corpus)  # and a wrong name
+    if engine == "dense":
+        found(options.encoder)  # and a missing encoder, before the corpus is read
     out = out.absolute()
     work = out.with_name(f".{out.name}.building")
     try:

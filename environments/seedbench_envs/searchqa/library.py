@@ -106,14 +106,33 @@ def open_engine(engine: str, edition: str = "official", *, same_corpus: bool = F
     if kind not in ENGINES:
         raise unknown("engine", kind, ENGINES)
     if kind == "http":
-        return _opened("http", None, place, None)
+        retriever = _opened("http", None, place, None)
+        if same_corpus:
+            _refuse_other_corpus(retriever, edition)
+        return retriever
     if kind in ("native", STORED_ENGINE) and not place:
         folder = index_folder(edition)
         return _opened(STORED_ENGINE, folder, None, None, _stamp(folder))
-    if kind == "native" or not place:
+    if kind == "native":
+        raise UsageError(
+            f"'native' searches the stored corpus and takes no folder: write `native` alone, or `ENGINE:{place}`."
+        )
+    if not place:
         raise UsageError(f"the engine '{engine}' needs the folder of an index: write `{kind}:DIR`.")
     corpus = read_manifest(index_folder(edition)).corpus if same_corpus else None
     return _opened(kind, Path(place), None, corpus)
+
+
+def _refuse_other_corpus(retriever: Retriever, edition: str) -> None:
+    """Raise UsageError where a server says that it has another corpus; servers that do not say are trusted."""
+    server = retriever.identity().get("server")
+    served = server.get("corpus") if isinstance(server, dict) else None
+    ours = read_manifest(index_folder(edition)).corpus
+    if served not in (None, ours):
+        raise UsageError(
+            f"the server has another corpus ({str(served)[:12]}) than the one whose passages the tasks name"
+            f" ({ours[:12]}): serve an index of that corpus."
+        )
 
 
 def _stamp(folder: Path) -> int:

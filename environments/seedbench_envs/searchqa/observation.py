@@ -27,7 +27,7 @@ CORRECTION = (
 
 _PIECE = re.compile(r"\d|[^\W\d_]+|[^\w\s]|_")
 _LINE = {
-    "search-r1": re.compile(r'^Doc \d+\(Title: "(.*?)"\) (.*?)(?=^Doc \d+\(Title: "|\Z)', re.M | re.S),
+    "search-r1": re.compile(r'^Doc \d+\(Title: "(.*?)"\) ?(.*?)(?=^Doc \d+\(Title: "|\Z)', re.M | re.S),
     "verl-agent": re.compile(r'^Doc \d+: "(.*?)"\n(.*?)(?=^Doc \d+: "|\Z)', re.M | re.S),
 }
 
@@ -83,7 +83,7 @@ def _longest(passage: Passage, doc_format: DocFormat, budget: int) -> str:
 def _wrap(passages: Sequence[Passage], doc_format: DocFormat) -> str:
     if doc_format == "search-r1":
         lines = [f'Doc {n}(Title: "{p.title}") {p.text}' for n, p in enumerate(passages, start=1)]
-        return f"<information>{chr(10).join(lines) or NOTHING_FOUND}</information>"
+        return f"<information>{chr(10).join(lines).strip() or NOTHING_FOUND}</information>"
     text = "".join(f"Doc {n}: {p.contents.strip()}\n" for n, p in enumerate(passages, start=1))
     return f"<information>{json.dumps({'result': text or NOTHING_FOUND})}</information>"
 

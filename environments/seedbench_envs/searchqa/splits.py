@@ -59,7 +59,7 @@ def answer_group(question: Question) -> str:
 
 
 def write_panels(panels: Iterable[Panel], folder: Path) -> list[Path]:
-    """Write panels to `folder` under the names that the harness looks for; returns the files. Raises SeedBenchError."""
+    """Write panels to `folder`, named as the package's are; returns the files. Raises SeedBenchError."""
     paths = []
     for panel in panels:
         paths.append(folder / f"{panel.name.replace('/', '--')}.jsonl.gz")

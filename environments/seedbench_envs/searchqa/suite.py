@@ -89,13 +89,16 @@ class SearchQASuite(Suite):
             for panel in self._panels():
                 lacking = sorted({tuple(task.id.split("/")[:2]) for task in panel.tasks} - held)
                 found = [] if lacking else data_problems(panel, dict(self.content_hashes(panel)))
-                problems += [f"{problem}; {_MEND}" for problem in found]
+                problems += found
                 if lacking:
                     parts.append(
                         f"{panel.name.rpartition('@')[0]} lacks {', '.join('/'.join(part) for part in lacking)}"
                     )
                 elif not found:
                     parts.append(f"{panel.name.rpartition('@')[0]} {len(panel.tasks)}")
+            if problems:
+                problems = [f"{problem};" for problem in problems]
+                problems[-1] += f" {_MEND}"
             if self.official:
                 sizes = ((source, split, len(stored.of_set(source, split))) for source, split in sorted(held))
                 parts += [text for size in sizes if "PARTIAL" in (text := counted(*size))]

@@ -115,6 +115,10 @@ class WebShopEnv(TextEnv):
         self._bought = result.bought or self._bought
         return self._observe(session), result.reward, result.done, False, self._info(session, result.reason)
 
+    def identity(self) -> dict[str, Any]:
+        """What rewards depend on beside the goals, for tables to say; empty under upstream's rules."""
+        return {"rules": "fix-colours"} if self.fix_colours else {}
+
     def available_actions(self) -> dict[str, Any]:
         """`has_search_bar` and all `clickables` of the page, in order, as upstream reports them.
 

@@ -16,7 +16,9 @@ from seedbench.errors import SeedBenchError, UsageError, unknown
 from seedbench.store import store_root
 from seedbench_envs.bm25 import Bm25Index
 from seedbench_envs.webshop.catalogue import FILE, StoredCatalogue, open_catalogue
+from seedbench_envs.webshop.find_nouns import folder_spans
 from seedbench_envs.webshop.loading import EDITIONS, Sources, find_sources
+from seedbench_envs.webshop.nouns import NounLookup, shipped_spans
 from seedbench_envs.webshop.records import Product
 from seedbench_envs.webshop.session import Shop
 
@@ -71,7 +73,14 @@ def open_folder(folder: Path) -> Shop:
 
 @lru_cache(maxsize=4)
 def _opened(catalogue: StoredCatalogue, folder: Path) -> Shop:
-    return Shop(catalogue, Bm25Index.open(folder / _INDEX), catalogue)
+    return Shop(catalogue, _open_index(folder), catalogue)
+
+
+def _open_index(folder: Path, *, verify: bool = False) -> Bm25Index:
+    try:
+        return Bm25Index.open(folder / _INDEX, verify)
+    except SeedBenchError as error:
+        raise SeedBenchError(f"{error} `seedbench data fetch` does both for a shop.") from error
 
 
 def shop_folder(edition: str, size: str | None = None) -> Path:
@@ -100,11 +109,25 @@ def import_official(source: Path, report: Report) -> None:
     found = {size: sources for size in SIZES if (sources := _sources(source, size)) is not None}
     if not found:
         find_sources(source, SIZES[0])  # raises, naming the file that is missing
+    nouns, nouns_from = _nouns(source)
     for size, sources in found.items():
         folder = shop_folder("official", size)
         with _draft(folder) as draft:
-            import_shop(sources, draft, report)
+            import_shop(sources, draft, report, nouns=nouns, nouns_from=nouns_from)
+        if open_catalogue(folder).info.fallback_nouns:
+            report(f"`python -m seedbench_envs.webshop.find_nouns {source}` finds them for the next import")
         report(f"imported the {size} shop into {folder}")
+
+
+def _nouns(source: Path) -> tuple[NounLookup, str]:
+    """The shipped nouns of titles, then those that the build step left in `source`; and where they come from."""
+    # Shipped ones first: the frozen goals of the small shop must not depend on another version of the model.
+    held = [shipped_spans(), *filter(None, [folder_spans(source)])]
+
+    def nouns(title: str) -> tuple[str, ...] | None:
+        return next((found for spans in held if (found := spans.nouns(title)) is not None), None)
+
+    return nouns, "; ".join(dict.fromkeys(spans.made_with for spans in held))
 
 
 def _sources(source: Path, size: str) -> Sources | None:
@@ -135,14 +158,42 @@ def document(product: Product) -> str:
     return " ".join((product.title, product.description, bullet, options)).lower()
 
 
+def verify_shop(edition: str) -> None:
+    """Read the stored shop from end to end, products, goals and search index.
+
+    Raises:
+        SeedBenchError: it is not there or damaged.
+    """
+    folder = _present(edition, None)
+    open_catalogue(folder).verify()
+    _open_index(folder, verify=True)
+
+
+def fetch_mini() -> None:
+    """Make sure that the generated shop is there and whole; a damaged one is generated again.
+
+    Raises:
+        SeedBenchError: the store cannot be written.
+    """
+    folder = shop_folder("mini")
+    _ensure_mini(folder)
+    try:
+        verify_shop("mini")
+    except SeedBenchError:
+        _generate_mini(folder, keep=False)
+
+
 def _ensure_mini(folder: Path) -> None:
     """Generate the small shop where this version of it is missing (a few seconds, once)."""
-    if (folder / FILE).is_file():
-        return
+    if not (folder / FILE).is_file():
+        _generate_mini(folder, keep=True)
+
+
+def _generate_mini(folder: Path, *, keep: bool) -> None:
     from seedbench_envs.mini.shop import generate_shop
     from seedbench_envs.mini.shop_text import title_nouns
 
-    with _draft(folder, keep=True) as draft:
+    with _draft(folder, keep=keep) as draft:
         sources = write_files(draft, *generate_shop())
         import_shop(
             sources, draft, lambda line: None,

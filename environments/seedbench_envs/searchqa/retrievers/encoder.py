@@ -22,7 +22,7 @@ class Encoder:
     """An encoder on the first GPU, or on the processor where there is none. Several threads may use it."""
 
     def __init__(self, path_or_name: str, max_tokens: int = 256) -> None:
-        """Load the encoder of a folder or hub name; texts are cut at `max_tokens`.
+        """Load the encoder of a folder or hub name; texts are cut at `max_tokens`, or at fewer where it takes fewer.
 
         Raises:
             UsageError or SeedBenchError: it is missing, incomplete, or in pickle files.
@@ -31,9 +31,10 @@ class Encoder:
         self.weights = sha256_of(checkpoint.weights)
         """SHA-256 of the weights, 64 hex digits."""
         self.name = checkpoint.name
-        self._max_tokens = max_tokens
         self._lock = threading.Lock()
         self._torch, self._tokenizer, self._model = _loaded(checkpoint)
+        positions = getattr(self._model.config, "max_position_embeddings", None) or max_tokens
+        self._max_tokens = int(min(max_tokens, positions, self._tokenizer.model_max_length))
         self._device = "cuda" if self._torch.cuda.is_available() else "cpu"
         self._model.to(self._device)
         self.size = int(self._model.config.hidden_size)

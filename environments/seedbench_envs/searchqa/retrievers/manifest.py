@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from seedbench.errors import SeedBenchError, UsageError
 from seedbench_envs.searchqa.records import Hit
 from seedbench_envs.searchqa.retrievers.passages import Passages
@@ -73,7 +75,7 @@ def read_manifest(folder: Path) -> IndexManifest:
     """
     try:
         data = json.loads((folder / FILE).read_text("utf-8"))
-    except FileNotFoundError as error:
+    except (FileNotFoundError, NotADirectoryError) as error:
         raise UsageError(
             f"there is no retrieval index at '{folder}' (no {FILE}): build one with"
             " `seedbench index build CORPUS --engine ENGINE --out DIR`."
@@ -83,12 +85,10 @@ def read_manifest(folder: Path) -> IndexManifest:
     if not isinstance(data, dict) or data.pop("format", None) != FORMAT:
         raise UsageError(f"'{folder}' is no retrieval index of seedbench: name another folder.")
     try:
-        checks = tuple(
-            Check(str(check["query"]), tuple((str(name), float(score)) for name, score in check["hits"]))
-            for check in data.pop("checks")
-        )
-        return IndexManifest(checks=checks, **data)
-    except (KeyError, TypeError, ValueError) as error:
+        if unread := data.keys() - {field.name for field in dataclasses.fields(IndexManifest)}:
+            raise ValueError(f"it has {', '.join(sorted(unread))}")
+        return TypeAdapter(IndexManifest).validate_python(data)
+    except ValueError as error:
         raise SeedBenchError(f"the index '{folder}' was written by another release: build it again.") from error
 
 
