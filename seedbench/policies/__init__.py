@@ -70,6 +70,8 @@ def make_policy(spec: str, panel: Panel, options: ModelOptions) -> Policy:
 
         url, _, model = rest.partition("#")
         return OpenAIPolicy(url, model=model or None, timeout=options.timeout, concurrency=options.concurrency)
+    if kind in ("http", "https"):
+        raise UsageError(f"'{spec}' is a server's address: write openai:{spec}.")
     from seedbench.models import MODELS, resolve
 
     if spec in MODELS:

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seedbench.errors import UsageError
+from seedbench.protocol import load_protocol
 from seedbench_envs.searchqa.actions import MAX_QUERY, Action, parse
 from seedbench_envs.searchqa.env import SearchQAEnv
 from seedbench_envs.searchqa.observation import CORRECTION, DocFormat, count_tokens, read_passages, show
@@ -248,6 +249,20 @@ def test_invalid_actions_show_what_the_protocol_says(invalid: str, observation: 
     assert "<search> and </search>" in CORRECTION
 
 
+def test_search_is_off_after_the_search_steps() -> None:
+    env, retriever = started(OSLO, search_steps=2)
+    env.step("nothing")  # counts, as a turn does
+    assert env.step("<search>Oslo</search>")[4]["action_valid"]
+    observation, _, terminated, _, info = env.step("<search>Oslo</search>")
+    assert (observation, terminated, info["action_valid"]) == ("", False, False)
+    assert info["reason"] == "search is off from this step on"
+    assert len(retriever.asked) == 1
+    assert env.step("<answer>x</answer>")[2]
+    for name, steps in (("searchqa/seed", 3), ("searchqa/search-r1", 4)):
+        settings = load_protocol(name).settings
+        assert (settings.environment["search_steps"], settings.limits.steps) == (steps, steps + 1)
+
+
 def test_a_fault_of_the_retriever_is_raised() -> None:
     class Down(Fixed):
         def search(self, queries: Sequence[str], k: int) -> list[list[Hit]]:
@@ -307,6 +322,7 @@ def test_render() -> None:
         ({"topk": 2.0}, "not 2.0"),
         ({"topk": True}, "not True"),
         ({"budget": -1}, "the budget must be a number of tokens"),
+        ({"search_steps": -1}, "search_steps must be a number of steps"),
     ],
 )
 def test_wrong_options_are_refused(options: dict[str, Any], message: str) -> None:

@@ -303,9 +303,21 @@ def test_published_settings() -> None:
     assert (seed.limits.steps, seed.limits.prompt_tokens, seed.limits.response_tokens) == (4, 4096, 512)
     assert (seed.context.kind, seed.context.history, seed.sampling.temperature) == ("window", 4, 0.4)
     assert (seed.parser.choose, seed.parser.once) == ("priority", True)
-    assert seed.environment == {"doc_format": "verl-agent", "topk": 3, "budget": 0, "invalid": "empty"}
+    assert seed.environment == {
+        "doc_format": "verl-agent",
+        "topk": 3,
+        "budget": 0,
+        "invalid": "empty",
+        "search_steps": 3,
+    }
     assert (search_r1.limits.steps, search_r1.context.kind) == (5, "completion")
-    assert search_r1.environment == {"doc_format": "search-r1", "topk": 3, "budget": 500, "invalid": "correct"}
+    assert search_r1.environment == {
+        "doc_format": "search-r1",
+        "topk": 3,
+        "budget": 500,
+        "invalid": "correct",
+        "search_steps": 4,
+    }
     assert search_r1.sampling.stop == quick.sampling.stop == ("</search>", "</answer>")
     for settings in (seed, search_r1, quick):
         assert settings.suites == ("searchqa", "mini-searchqa")

@@ -178,6 +178,12 @@ def test_hub_that_cannot_be_reached(cli: Command, out: Path) -> None:
     assert not out.exists()
 
 
+def test_a_bare_address_is_told_its_form(cli: Command, out: Path) -> None:
+    told = cli("eval", "http://127.0.0.1:9/v1", "--panel", MINI, "-q", "--out", out)
+    assert "write openai:http://127.0.0.1:9/v1" in said(told, 2)
+    assert not out.exists()
+
+
 # Data
 
 

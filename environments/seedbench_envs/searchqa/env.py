@@ -57,6 +57,8 @@ class SearchQAEnv(TextEnv):
         topk: passages shown for a search, 1 to 100.
         budget: longest observation in tokens (observation.count_tokens); 0: no bound.
         invalid: "empty" shows nothing after an invalid action, "correct" a sentence about what is valid.
+        search_steps: searches are answered in so many first steps of an episode only, invalid actions counted; 0:
+            always. A later search is invalid and asks no retriever (Search-R1 switches search off for the last turn).
         render_mode: "ansi" makes `render` return the current observation.
 
     Raises:
@@ -75,10 +77,11 @@ class SearchQAEnv(TextEnv):
         topk: int = DEFAULT_TOPK,
         budget: int = 0,
         invalid: Invalid = "empty",
+        search_steps: int = 0,
         render_mode: str | None = None,
     ) -> None:
         super().__init__(render_mode)
-        _check(doc_format, topk, budget, invalid)
+        _check(doc_format, topk, budget, invalid, search_steps)
         if questions is None or retriever is None:
             from seedbench_envs.searchqa import library
 
@@ -93,9 +96,10 @@ class SearchQAEnv(TextEnv):
         self._topk = topk
         self._budget = budget
         self._invalid = CORRECTION if invalid == "correct" else ""
+        self._search_steps = search_steps
         self._question: Question | None = None
         self._scores: Scores | None = None
-        self._searches = self._cuts = 0
+        self._steps = self._searches = self._cuts = 0
 
     def identity(self) -> dict[str, object]:
         """What observations depend on: the retriever's identity and the options. Plain JSON values, no paths."""
@@ -116,7 +120,7 @@ class SearchQAEnv(TextEnv):
                 " `seedbench panels show` lists those of a panel."
             )
         self._question, self._scores = question, None
-        self._searches = self._cuts = 0
+        self._steps = self._searches = self._cuts = 0
         self._observation = question.question
         return self._observation, self._info(question)
 
@@ -130,8 +134,12 @@ class SearchQAEnv(TextEnv):
         if self._scores is not None:
             info = self._info(question, reason="the question is answered already")
             return self._observation, 0.0, True, False, info
-        if read.kind == "search":
+        self._steps += 1
+        if read.kind == "search" and (not self._search_steps or self._steps <= self._search_steps):
             return self._search(question, read.text)
+        if read.kind == "search":
+            self._observation = ""
+            return "", 0.0, False, False, self._info(question, reason="search is off from this step on")
         if read.kind == "answer":
             self._scores = score(read.text, question.answers)
             self._observation = ""
@@ -180,7 +188,7 @@ class SearchQAEnv(TextEnv):
         }
 
 
-def _check(doc_format: str, topk: int, budget: int, invalid: str) -> None:
+def _check(doc_format: str, topk: int, budget: int, invalid: str, search_steps: int) -> None:
     if doc_format not in FORMATS:
         raise unknown("doc_format", str(doc_format), FORMATS)
     if invalid not in get_args(Invalid):
@@ -189,6 +197,8 @@ def _check(doc_format: str, topk: int, budget: int, invalid: str) -> None:
         raise UsageError(f"topk must be a whole number from 1 to 100, not {topk!r}.")
     if not _whole(budget) or budget < 0:
         raise UsageError(f"the budget must be a number of tokens, 0 for no bound, not {budget!r}.")
+    if not _whole(search_steps) or search_steps < 0:
+        raise UsageError(f"search_steps must be a number of steps, 0 for no bound, not {search_steps!r}.")
 
 
 def _whole(value: object) -> bool:

@@ -15,7 +15,7 @@ from seedbench.types import Task
 from seedbench_envs.searchqa.datasets import CONTEXT, SETS
 from seedbench_envs.searchqa.rule import rule
 
-OPTIONS = ("doc_format", "topk", "budget", "invalid")
+OPTIONS = ("doc_format", "topk", "budget", "invalid", "search_steps")
 """What a protocol's `[environment]` table may set; `SearchQAEnv` has their meaning."""
 FAMILIES = {source: info.title for source, info in SETS.items()}
 MINI_FAMILIES = {"one_hop": "One hop", "two_hop": "Two hops"}
