@@ -18,7 +18,6 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -26,6 +25,7 @@ from typing import Any
 
 from seedbench.errors import SeedBenchError, unknown
 from seedbench.policies.checkpoint import locate, missing_packages, read_json, sha256_of
+from seedbench.store import Report
 from seedbench.ui.text import inert
 
 MARKER = "seedbench-model.json"
@@ -41,8 +41,6 @@ _HUB_FILES = [
 _HUB_FILES += ["tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"]
 _HUB_SECONDS = 5.0
 _INDEX_SECONDS = 1800.0
-
-Report = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,14 +7,14 @@ packages can add their own; the harness knows none by name.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 from seedbench.errors import unknown
-from seedbench.panels import Panel
+from seedbench.panels import Panel, read_panel
 from seedbench.types import Task
 
 Rule = Callable[[str, Sequence[str], str, int], str]
@@ -74,6 +74,16 @@ class Suite(ABC):
     """Package folder that holds `panels/*.jsonl.gz` and `protocols/*.toml`."""
     policies: ClassVar[Mapping[str, Rule]] = {}
     """Scripted baselines of the suite, by the name that `seedbench eval` takes."""
+
+    def panels(self) -> Iterator[Panel]:
+        """The panels that this suite ships, sorted by file name. Raises SeedBenchError at one that is damaged."""
+        folder = self.resources / "panels"
+        files = [
+            file
+            for file in (folder.iterdir() if folder.is_dir() else ())
+            if file.name.startswith(f"{self.name}--") and file.name.endswith(".jsonl.gz")
+        ]
+        yield from map(read_panel, sorted(files, key=lambda file: file.name))
 
     @abstractmethod
     def make(self, panel: Panel, engine: str = "native", **options: Option) -> Environment:

@@ -39,14 +39,14 @@ def evaluate_command(
     from rich.console import Console
 
     from seedbench.cli.output import print_table
-    from seedbench.evaluate import Evaluation, check_evaluation, evaluate
-    from seedbench.panels import load_panel
+    from seedbench.cli.selection import chosen_panel
+    from seedbench.evaluate import Evaluation, evaluate
     from seedbench.policies import ModelOptions, make_policy
     from seedbench.protocol import load_protocol
     from seedbench.registry import get_suite
     from seedbench.ui.live import make_progress
 
-    tasks = load_panel(panel).subset([f.strip() for f in families.split(",") if f.strip()], limit)
+    tasks = chosen_panel(panel, families, limit)
     suite = get_suite(tasks.suite)
     asked = load_protocol(protocol or suite.default_protocol).with_settings(
         temperature=temperature, steps=steps, response_tokens=response_tokens, thinking=thinking
@@ -58,7 +58,6 @@ def evaluate_command(
         repeats=repeats, seed=seed, engine=engine, concurrency=concurrency,
         keep_prompts=keep_prompts, max_infra=max_infra, shuffle=shuffle,
     )  # fmt: skip
-    check_evaluation(job)
     summary = evaluate(job, make_progress(Console(stderr=True), quiet=quiet))
     print_table([(answerer.name, summary)], suite.layout, "terminal")
     typer.echo(f"run: {job.out}  (summary.json, episodes.jsonl, manifest.json)")

@@ -28,10 +28,10 @@ def show_command(
     families: str = typer.Option("", help="Only these families, e.g. heat,look."),
 ) -> None:
     """The tasks of a panel: family, content hash, id."""
-    from seedbench.panels import load_panel
+    from seedbench.cli.selection import chosen_panel
     from seedbench.ui.text import inert
 
-    chosen = load_panel(panel).subset([f.strip() for f in families.split(",") if f.strip()], limit)
+    chosen = chosen_panel(panel, families, limit)
     head = f"{chosen.name}: {len(chosen.tasks)} tasks, suite {chosen.suite}, split {chosen.split}, hash {chosen.hash}"
     typer.echo(inert(head))
     for task in chosen.tasks:
@@ -81,9 +81,10 @@ def make_command(
     """Write a panel file of your own from a part of another panel, to publish with your results."""
     from dataclasses import replace
 
-    from seedbench.panels import load_panel, write_panel
+    from seedbench.cli.selection import chosen_panel
+    from seedbench.panels import write_panel
 
-    chosen = load_panel(panel).subset([f.strip() for f in families.split(",") if f.strip()], limit)
+    chosen = chosen_panel(panel, families, limit)
     chosen = replace(chosen, name=name if "@" in name else f"{name}@1")
     write_panel(chosen, out)
     typer.echo(f"{out}: {chosen.name}, {len(chosen.tasks)} tasks, hash {chosen.hash[:12]}")

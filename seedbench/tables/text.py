@@ -8,7 +8,7 @@ BLANK = "-"
 
 
 def one_line(text: str) -> str:
-    """`text` from outside as one inert, encodable line; a placeholder where nothing is left of it."""
+    """`text` from outside as one inert, encodable line; `(unnamed)` where nothing is left of it."""
     encodable = text.encode("utf-8", "backslashreplace").decode("utf-8")
     return " ".join(inert(encodable, limit=200).split()) or "(unnamed)"
 

@@ -191,8 +191,8 @@ def test_a_server_of_another_corpus_is_refused_where_tasks_name_passages(monkeyp
     ours = read_manifest(index_folder("mini")).corpus
 
     def serving(server: object) -> None:
-        stub = SimpleNamespace(identity=lambda: {"engine": "http", "server": server})
-        monkeypatch.setattr(library, "_opened", lambda *_: stub)
+        retriever = SimpleNamespace(identity=lambda: {"engine": "http", "server": server})
+        monkeypatch.setattr(library, "_opened", lambda *_: retriever)
 
     serving({"engine": "bm25", "corpus": "c0ffee" * 10})
     open_engine("http:http://127.0.0.1:9", "mini")

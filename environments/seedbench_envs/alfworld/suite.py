@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from seedbench.errors import SeedBenchError, UsageError, unknown
-from seedbench.panels import Panel, data_problems, read_panel, shipped
+from seedbench.panels import Panel, data_problems
 from seedbench.store import download, store_root
 from seedbench.suite import DataStatus, Environment, Option, Suite, refuse_unknown
 from seedbench.types import Task
@@ -108,10 +108,7 @@ class ALFWorldSuite(Suite):
         if self.edition == "official" and not pack_path(self.edition, "2.1.2").is_file():
             return DataStatus("", (f"the official games are not in the store{mend}",))
         parts, problems = [], list[str]()
-        for name, file in shipped().items():
-            if not name.startswith(f"{self.name}/"):
-                continue
-            panel = read_panel(file)
+        for panel in self.panels():
             path = pack_path(self.edition, panel.dialect)
             if self.edition == "official" and not path.is_file():
                 continue  # the older wording is an option, not a part of the suite
@@ -121,7 +118,7 @@ class ALFWorldSuite(Suite):
                 found = [f"{panel.name}: {error}".removesuffix(".")]
             problems += found
             if not found:
-                parts.append(f"{name} {len(panel.tasks)}")
+                parts.append(f"{panel.name} {len(panel.tasks)}")
         return DataStatus(", ".join(parts), tuple(problem + mend for problem in problems))
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 from uuid import uuid4
 
 from seedbench.errors import SeedBenchError
+from seedbench.store import Report
 from seedbench_envs.searchqa.corpus import corpus_hash, read_corpus
 from seedbench_envs.searchqa.datasets import SETS, load_questions, official_count, shared_questions
 from seedbench_envs.searchqa.library import STORED_ENGINE, edition_folder
@@ -19,7 +19,6 @@ from seedbench_envs.searchqa.retrievers.manifest import read_manifest
 from seedbench_envs.searchqa.rows import is_rows_file, read_rows
 from seedbench_envs.searchqa.splits import SHIPPED, set_panel, write_panels
 
-Report = Callable[[str], None]
 MOST_PASSAGES = 200_000
 """Larger corpora need an index of their own (`seedbench index build`)."""
 _NO_SETS = "id_aliases"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from fastapi import FastAPI, Request, Response
@@ -13,12 +13,12 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from seedbench.errors import SeedBenchError
+from seedbench.store import Report
 from seedbench_envs.searchqa.records import Hit
 from seedbench_envs.searchqa.server_limits import Asked, Limits, Refused, parse_request
 from seedbench_envs.searchqa.server_metrics import Metrics
 from seedbench_envs.searchqa.server_pool import Busy, Found, SearchPool
 
-Report = Callable[[str], None]
 _PAGES = "POST /retrieve, GET /health and GET /metrics"
 
 

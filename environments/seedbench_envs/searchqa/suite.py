@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
 from typing import ClassVar, Literal
 
 from seedbench.errors import SeedBenchError
-from seedbench.panels import Panel, data_problems, read_panel
+from seedbench.panels import Panel, data_problems
 from seedbench.suite import DataStatus, Environment, Option, Rule, Suite, refuse_unknown
 from seedbench.types import Task
 from seedbench_envs.searchqa.datasets import CONTEXT, SETS
@@ -86,7 +86,7 @@ class SearchQASuite(Suite):
         try:
             stored = questions(self.edition)
             held = set(stored.sets())
-            for panel in self._panels():
+            for panel in self.panels():
                 lacking = sorted({tuple(task.id.split("/")[:2]) for task in panel.tasks} - held)
                 found = [] if lacking else data_problems(panel, dict(self.content_hashes(panel)))
                 problems += found
@@ -105,10 +105,6 @@ class SearchQASuite(Suite):
         except SeedBenchError as error:  # a missing or damaged store is a finding, not the end of the check
             problems.append(str(error))
         return DataStatus(", ".join(parts), tuple(problems))
-
-    def _panels(self) -> Iterator[Panel]:
-        found = (file for file in (self.resources / "panels").iterdir() if file.name.startswith(f"{self.name}--"))
-        yield from map(read_panel, sorted(found, key=lambda file: file.name))
 
 
 @lru_cache(maxsize=4096)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any
 from uuid import uuid4
 
 from seedbench.errors import SeedBenchError, UsageError, unknown
-from seedbench.store import store_root
+from seedbench.store import Report, store_root
 from seedbench_envs.bm25 import Bm25Index
 from seedbench_envs.webshop.catalogue import FILE, StoredCatalogue, open_catalogue
 from seedbench_envs.webshop.find_nouns import folder_spans
@@ -21,8 +21,6 @@ from seedbench_envs.webshop.loading import EDITIONS, Sources, find_sources
 from seedbench_envs.webshop.nouns import NounLookup, shipped_spans
 from seedbench_envs.webshop.records import Product
 from seedbench_envs.webshop.session import Shop
-
-Report = Callable[[str], None]
 
 SIZES = tuple(EDITIONS)
 """Sizes of the official edition: the first 1,000 products, the first 100,000, and all. Panels are of the first."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from seedbench.errors import SeedBenchError, unknown
-from seedbench.panels import Panel, data_problems, read_panel
+from seedbench.panels import Panel, data_problems
 from seedbench.suite import DataStatus, Environment, Option, Rule, Suite, refuse_unknown
 from seedbench.types import Task
 from seedbench_envs.webshop.rule import rule
@@ -103,7 +103,7 @@ class WebShopSuite(Suite):
         parts, problems = [], list[str]()
         try:
             verify_shop(self.edition)
-            for panel in self._panels():
+            for panel in self.panels():
                 found = data_problems(panel, dict(self.content_hashes(panel)))
                 problems += [f"{problem}; {_MEND}" for problem in found]
                 if not found:
@@ -111,10 +111,6 @@ class WebShopSuite(Suite):
         except SeedBenchError as error:  # a missing or damaged store is a finding, not the end of the check
             problems.append(str(error))
         return DataStatus(", ".join(parts), tuple(problems))
-
-    def _panels(self) -> Iterator[Panel]:
-        found = (file for file in (self.resources / "panels").iterdir() if file.name.startswith(f"{self.name}--"))
-        yield from map(read_panel, sorted(found, key=lambda file: file.name))
 
 
 def _catalogue(edition: str) -> StoredCatalogue:

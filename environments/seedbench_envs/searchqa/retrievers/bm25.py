@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import importlib
 from collections import Counter
-from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ from seedbench_envs.bm25.build import Scratch, build_arrays
 from seedbench_envs.bm25.scores import best, inverse_frequency
 from seedbench_envs.bm25.strings import Strings
 from seedbench_envs.searchqa.records import Hit
-from seedbench_envs.searchqa.retrievers.engine import BuildOptions, Built, checked_k, installed, query_terms
+from seedbench_envs.searchqa.retrievers.engine import BuildOptions, Built, InProcess, installed, query_terms
 from seedbench_envs.searchqa.retrievers.manifest import IndexManifest
 from seedbench_envs.searchqa.retrievers.passages import Passages
 
@@ -33,8 +32,6 @@ VERSION = 1
 RESUMES = False
 _INDEX = "bm25s"
 _TERMS_AT_ONCE = 10_000
-_QUICK = 500_000
-"""Passages; past that a search takes more than a few milliseconds."""
 
 
 def packages() -> dict[str, str]:
@@ -102,7 +99,7 @@ def _mapped(path: Path) -> NDArray[Any]:
     return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
 
 
-class Bm25s:
+class Bm25s(InProcess):
     """BM25 through bm25s. Of queries with more than 1,024 different terms the first 1,024 count, as in Lucene."""
 
     def __init__(
@@ -111,14 +108,7 @@ class Bm25s:
         self._model = model
         self._find = lru_cache(maxsize=1 << 16)(terms.find)
         self._rank = rank
-        self._passages = passages
-        self._identity = manifest.identity()
-        self.slow = len(passages) > _QUICK
-
-    def search(self, queries: Sequence[str], k: int) -> list[list[Hit]]:
-        """See `Retriever.search`."""
-        checked_k(k)
-        return [self._search(query, k) for query in queries]
+        super().__init__(passages, manifest)
 
     def _search(self, query: str, k: int) -> list[Hit]:
         counts = Counter(number for number in map(self._find, query_terms(query)) if number >= 0)
@@ -143,10 +133,3 @@ class Bm25s:
             total = part if total is None else total + part
         assert total is not None  # `counts` holds something
         return total
-
-    def identity(self) -> dict[str, object]:
-        """See `Retriever.identity`."""
-        return self._identity
-
-    def close(self) -> None:
-        """Nothing to free."""

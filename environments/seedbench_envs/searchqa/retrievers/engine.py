@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
@@ -12,10 +14,12 @@ from seedbench.store import Report
 from seedbench_envs.bm25.analysis import analyze, term_of
 from seedbench_envs.bm25.scores import MAX_TERMS
 from seedbench_envs.bm25.words import split_words
-from seedbench_envs.searchqa.records import Retriever
+from seedbench_envs.searchqa.records import Hit, Retriever
 from seedbench_envs.searchqa.retrievers.manifest import IndexManifest
 from seedbench_envs.searchqa.retrievers.passages import Passages
 
+_QUICK = 500_000
+"""Passages; past that a search takes more than a few milliseconds."""
 KINDS = ("flat", "ivf", "hnsw")
 
 
@@ -85,6 +89,31 @@ class Engine(Protocol):
     def open_index(self, folder: Path, manifest: IndexManifest, passages: Passages, encoder: str | None) -> Retriever:
         """Open what `build` wrote. `encoder` replaces the manifest's place of the encoder."""
         ...
+
+
+class InProcess(ABC):
+    """A retriever of this process over mapped files, which answers one query after the other."""
+
+    def __init__(self, passages: Passages, manifest: IndexManifest) -> None:
+        self._passages = passages
+        self._identity = manifest.identity()
+        self.slow = len(passages) > _QUICK
+
+    def search(self, queries: Sequence[str], k: int) -> list[list[Hit]]:
+        """See `Retriever.search`."""
+        checked_k(k)
+        return [self._search(query, k) for query in queries]
+
+    @abstractmethod
+    def _search(self, query: str, k: int) -> list[Hit]:
+        """The hits of one query."""
+
+    def identity(self) -> dict[str, object]:
+        """See `Retriever.identity`."""
+        return self._identity
+
+    def close(self) -> None:  # noqa: B027  (part of the contract)
+        """Nothing to free."""
 
 
 def installed(engine: str, *names: str, extra: str = "search") -> dict[str, str]:

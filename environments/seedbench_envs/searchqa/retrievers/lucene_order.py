@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from seedbench.store import Report
 from seedbench_envs.bm25 import Bm25Index
 from seedbench_envs.bm25.analysis import VERSION as ANALYSIS
 from seedbench_envs.searchqa.records import Hit
-from seedbench_envs.searchqa.retrievers.engine import BuildOptions, Built, checked_k, within_limit
+from seedbench_envs.searchqa.retrievers.engine import BuildOptions, Built, InProcess, within_limit
 from seedbench_envs.searchqa.retrievers.manifest import IndexManifest
 from seedbench_envs.searchqa.retrievers.passages import Passages
 
 VERSION = 1
 RESUMES = False
 _INDEX = "lucene-order"
-_QUICK = 500_000
-"""Passages; past that a search takes more than a few milliseconds."""
 
 
 def packages() -> dict[str, str]:
@@ -38,27 +35,13 @@ def open_index(folder: Path, manifest: IndexManifest, passages: Passages, encode
     return LuceneOrder(Bm25Index.open(folder / _INDEX), passages, manifest)
 
 
-class LuceneOrder:
+class LuceneOrder(InProcess):
     """Lucene's hits, order and scores. Of queries with more than 1,024 different terms the first 1,024 count."""
 
     def __init__(self, index: Bm25Index, passages: Passages, manifest: IndexManifest) -> None:
         self._index = index
-        self._passages = passages
-        self._identity = manifest.identity()
-        self.slow = len(passages) > _QUICK
-
-    def search(self, queries: Sequence[str], k: int) -> list[list[Hit]]:
-        """See `Retriever.search`."""
-        checked_k(k)
-        return [self._search(query, k) for query in queries]
+        super().__init__(passages, manifest)
 
     def _search(self, query: str, k: int) -> list[Hit]:
         found = self._index.search(within_limit(query), k, as_written=True)
         return [Hit(self._passages[self._passages.find(name)], score) for name, score in found]
-
-    def identity(self) -> dict[str, object]:
-        """See `Retriever.identity`."""
-        return self._identity
-
-    def close(self) -> None:
-        """Nothing to free."""
