@@ -64,6 +64,8 @@ class SamplingSettings(_Section):
     top_k: int = Field(default=0, ge=0)
     stop: tuple[str, ...] = ()
     thinking: Literal["on", "off", "default"] = "default"
+    decode: Literal["free", "admissible"] = "free"
+    """admissible: a response is one of the admissible actions that `prompts.hide` leaves, in the parser's form."""
 
 
 class Dialect(_Section):
@@ -171,6 +173,9 @@ class Protocol:
     def content(self) -> dict[str, Any]:
         """Settings and templates as plain values: what a manifest keeps."""
         settings = self.settings.model_dump(mode="json")
+        if settings["sampling"]["decode"] == "free":
+            # Protocols are older than this setting, and those that do not use it must keep the hashes in their runs.
+            del settings["sampling"]["decode"]
         roles = {role: self.templates[name] for role, name in self._template_names().items()}
         settings["prompts"] = {**settings["prompts"], **roles}
         return settings
@@ -186,8 +191,42 @@ class Protocol:
         return Sampling(
             temperature=drawn.temperature, max_new_tokens=limits.response_tokens,
             max_prompt_tokens=limits.prompt_tokens, top_p=drawn.top_p, top_k=drawn.top_k,
-            stop=drawn.stop, thinking=drawn.thinking,
+            stop=drawn.stop, thinking=drawn.thinking, decode=drawn.decode,
         )  # fmt: skip
+
+    def choices(self, admissible: Sequence[str] | None) -> tuple[str, ...]:
+        """Every response that the protocol allows where decoding is restricted, in the environment's order, each once.
+
+        Empty where decoding is free.
+
+        Raises:
+            SeedBenchError: nothing to choose from, or an action that a response cannot say.
+        """
+        if self.settings.sampling.decode == "free":
+            return ()
+        actions = dict.fromkeys(self._shown(admissible))
+        choices = tuple(map(self.format_action, actions))
+        if not choices:
+            reason = "the environment lists none" if not admissible else "prompts.hide leaves none of those listed"
+            raise SeedBenchError(
+                f"the protocol '{self.name}' decodes among the admissible actions, and {reason}: use a protocol whose"
+                " decode is 'free'."
+            )
+        for action, choice in zip(actions, choices, strict=True):
+            if "[<your " in action:
+                raise SeedBenchError(
+                    f"the protocol '{self.name}' decodes among the admissible actions, and '{action}' has a blank to"
+                    " fill in: hide it (prompts.hide), or use a protocol whose decode is 'free'."
+                )
+            if self.parse(choice) != ParsedAction(action, True):
+                raise SeedBenchError(
+                    f"the protocol '{self.name}' decodes among the admissible actions, and its parser does not read"
+                    f" '{action}' back from '{choice}': change the protocol's [parser], e.g. lowercase = false."
+                )
+        return choices
+
+    def _shown(self, admissible: Sequence[str] | None) -> list[str]:
+        return [command for command in admissible or () if command not in self.settings.prompts.hide]
 
     def messages(self, instruction: str, past: Sequence[Past], now: Past) -> tuple[Message, ...]:
         """The prompt of a turn.
@@ -237,7 +276,7 @@ class Protocol:
             "step": number + 1,
             "history": history,
             "observation": turn.observation,
-            "admissible": [command for command in turn.admissible or () if command not in prompts.hide],
+            "admissible": self._shown(turn.admissible),
         }
         return Message("user", self._render(prompts.later if number else prompts.first, values))
 

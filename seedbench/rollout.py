@@ -76,6 +76,8 @@ async def run_episode(
         outcome, error = Outcome.INFRA_ERROR, f"policy: {fault}"
     except EnvironmentFault as fault:
         outcome, error = Outcome.INFRA_ERROR, f"environment: {fault}"
+    finally:
+        policy.forget(task, repeat)
     return Episode(
         task=task.id,
         task_sha256=task.sha256,
@@ -160,6 +162,7 @@ class _Rollout:
 
     async def _ask(self, past: list[Past], now: Past) -> tuple[tuple[Message, ...], Response]:
         messages = self.protocol.messages(self.instruction, past, now) if self.policy.needs_prompt else ()
+        choices = self._choices(now)
         request = Request(
             task=self.task,
             repeat=self.repeat,
@@ -170,8 +173,23 @@ class _Rollout:
             observation=now.observation,
             admissible_actions=now.admissible,
             instruction=self.instruction,
+            choices=choices,
         )
-        return messages, await self.policy.act(request)
+        response = await self.policy.act(request)
+        # Scripted policies may say what is hidden; a model that may not choose freely must not have done so.
+        if choices and response.action is None and response.text not in choices:
+            raise SeedBenchError(
+                f"{self.task.id}: the policy '{self.policy.name}' answered {response.text[:80]!r}, which is not one of"
+                f" the {len(choices)} choices of the protocol '{self.protocol.name}': use a policy that decodes among"
+                " them, enough response tokens for each, or a protocol whose decode is 'free'."
+            )
+        return messages, response
+
+    def _choices(self, now: Past) -> tuple[str, ...]:
+        try:
+            return self.protocol.choices(now.admissible)
+        except SeedBenchError as error:
+            raise SeedBenchError(f"{self.task.id}: {error}") from error
 
 
 def _metrics(info: dict[str, Any]) -> dict[str, float]:

@@ -1,8 +1,9 @@
 """What answers prompts: the contract of a policy.
 
 A policy is asked once a turn and answers with text (a model) or with an action (oracle, random, replay).
-It must not keep anything between requests that could change an answer: the answer depends on the request
-alone, whatever else is in the batch and however many episodes run at once.
+It must not keep anything between requests that could change an answer, but for the tokens of the same episode's
+earlier turns: the answer depends on the request and on what was said in its episode, whatever else is in the batch
+and however many episodes run at once.
 """
 
 from abc import ABC, abstractmethod
@@ -28,6 +29,8 @@ class Sampling:
     """Generation ends after the first of these strings, which stays in the response."""
     thinking: str = "default"
     """on, off, or default: what the chat template does when it is not told."""
+    decode: str = "free"
+    """free, or admissible: a response is one of the request's `choices` and nothing else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +49,26 @@ class Request:
     admissible_actions: tuple[str, ...] | None
     instruction: str = ""
     """The task in a sentence."""
+    choices: tuple[str, ...] = ()
+    """With `decode` "admissible": every response that is allowed, in full; else empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """A response as the policy drew it, token by token: what training needs and text cannot give back.
+
+    Lengths: P prompt tokens, R response tokens (the end-of-sequence token included, where one was drawn).
+    """
+
+    prompt: tuple[int, ...]
+    """(P,) ids the model was fed before the response."""
+    ids: tuple[int, ...]
+    """(R,) ids that were drawn or, with `choices`, that followed from what was drawn."""
+    logprobs: tuple[float, ...]
+    """(R,) natural log-probabilities in float32 of the distribution that was drawn from, temperature included; 0 for
+    a token that was the only one allowed."""
+    allowed: tuple[tuple[int, ...], ...] = ()
+    """(R,) sorted ids that were allowed at each position, where decoding was restricted; else empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +79,8 @@ class Response:
     action: str | None = None
     usage: Usage = field(default_factory=Usage)
     finish_reason: str = ""
+    sampled: Sampled | None = None
+    """The tokens behind `text`, from policies that were asked to record them."""
 
 
 class ContextOverflow(Exception):
@@ -90,3 +115,6 @@ class Policy(ABC):
     @abstractmethod
     async def act(self, request: Request) -> Response:
         """Answer one request. Raises `ContextOverflow` or `PolicyFault` for this request alone."""
+
+    def forget(self, task: Task, repeat: int) -> None:  # noqa: B027  (optional hook)
+        """The episode has ended: what was kept between its turns (tokens, keys and values) may go."""

@@ -125,9 +125,14 @@ class OpenAIPolicy(Policy):
     async def act(self, request: Request) -> Response:
         """Answer one request.
 
-        Raises ContextOverflow, PolicyFault after the last retry, and SeedBenchError where the server refuses
-        the key, the model or the address.
+        Raises ContextOverflow, PolicyFault after the last retry, SeedBenchError where the server refuses the key, the
+        model or the address, and UsageError where the protocol decodes among admissible actions.
         """
+        if request.sampling.decode != "free":
+            raise UsageError(
+                f"the protocol lets a model choose among the admissible actions only, which {self._shown} cannot be"
+                " held to: use a checkpoint folder, or a protocol whose decode is 'free'."
+            )
         body = self._body(request.messages, request.sampling, request.seed)
         problem = "no attempt"
         for attempt in range(self._retries + 1):

@@ -14,7 +14,8 @@ _BRACKETS = re.compile(r"[\[\]\s]+")
 
 
 class RandomPolicy(Policy):
-    """Draws each action uniformly from the admissible ones, with the turn's seed.
+    """Draws each action uniformly from the admissible ones, with the turn's seed; from the choices where the protocol
+    restricts decoding to some.
 
     Where an action has a blank to fill in, such as `search[<your query>]`, it writes the instruction there.
     """
@@ -28,6 +29,8 @@ class RandomPolicy(Policy):
 
     async def act(self, request: Request) -> Response:
         """One admissible action. Raises PolicyFault where there is none, SeedBenchError where the suite lists none."""
+        if request.choices:
+            return Response(text=_drawn(request.choices, request.seed))
         actions = request.admissible_actions
         if actions is None:
             raise SeedBenchError(
@@ -35,7 +38,11 @@ class RandomPolicy(Policy):
             )
         if not actions:
             raise PolicyFault("the environment lists no admissible actions to choose from")
-        # `choice` may change between Python versions; the stream of `random` is promised to stay.
-        action = actions[int(random.Random(request.seed).random() * len(actions))]
+        action = _drawn(actions, request.seed)
         words = _BRACKETS.sub(" ", request.instruction)  # a bracket would end the action's argument early
         return Response(action=_BLANK.sub(lambda _: words, action))
+
+
+def _drawn(items: tuple[str, ...], seed: int) -> str:
+    # `choice` may change between Python versions; the stream of `random` is promised to stay.
+    return items[int(random.Random(seed).random() * len(items))]

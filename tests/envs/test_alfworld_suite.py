@@ -10,7 +10,7 @@ import pytest
 
 from seedbench.errors import SeedBenchError, UsageError
 from seedbench.evaluate import Evaluation, check_evaluation
-from seedbench.panels import Panel, load_panel, overlaps, read_panel, shipped
+from seedbench.panels import Panel, load_panel, must_not_overlap, overlaps, read_panel, shipped
 from seedbench.policies.oracle import OraclePolicy
 from seedbench.protocol import load_protocol
 from seedbench.registry import get_suite, suite_names
@@ -88,22 +88,40 @@ def test_the_official_families() -> None:
     assert [t.id for t in load_panel("alfworld/valid_unseen-put").tasks] == [t.id for t in unseen.tasks]
 
 
-@pytest.mark.parametrize("suite", ["alfworld", "mini-alfworld"])
-def test_no_two_splits_share_a_task(suite: str) -> None:
-    panels = [load_panel(f"{suite}/{split}") for split in ("train", "valid_seen", "valid_unseen")]
+@pytest.mark.parametrize(
+    ("suite", "size"),
+    [("alfworld", ""), ("mini-alfworld", ""), ("mini-alfworld", "-small"), ("mini-alfworld", "-medium")],
+)
+def test_no_two_splits_share_a_task(suite: str, size: str) -> None:
+    panels = [load_panel(f"{suite}/{split}{size}") for split in ("train", "valid_seen", "valid_unseen")]
     for first in panels:
         for second in panels:
+            assert must_not_overlap(first, second) == (first is not second)
             assert overlaps(first, second) == ([t.id for t in first.tasks] if first is second else [])
 
 
+MINI_PANELS = [
+    *(("train", "", 100), ("valid_seen", "", 20), ("valid_unseen", "", 20)),
+    *(("train", "-small", 100), ("valid_seen", "-small", 40), ("valid_unseen", "-small", 40)),
+    *(("train", "-medium", 100), ("valid_seen", "-medium", 40), ("valid_unseen", "-medium", 40)),
+]
+
+
 def test_the_mini_panels_are_the_generated_games(mini_store: Path) -> None:
-    for split, count in (("train", 600), ("valid_seen", 60), ("valid_unseen", 60)):
-        panel = load_panel(f"mini-alfworld/{split}")
-        assert panel.official is False
-        assert len(panel.tasks) >= count
-        assert len(set(panel.families().values())) == 1  # as many of each family
+    listed: dict[str, str] = {}
+    for split, size, games in MINI_PANELS:
+        panel = load_panel(f"mini-alfworld/{split}{size}")
+        assert (panel.name, panel.split, panel.official) == (f"mini-alfworld/{split}{size}@1", split, False)
+        assert panel.partition == size.removeprefix("-")
+        assert panel.families() == dict.fromkeys(("pick", "look", "clean", "heat", "cool", "pick2"), games)
+        assert [task.id for task in panel.tasks] == sorted(task.id for task in panel.tasks)
+        mark = f"/trial_{panel.partition or 'mini'}_"
         held = MINI.content_hashes(panel)
-        assert {t.id: t.sha256 for t in panel.tasks} == {i: h for i, h in held.items() if i.startswith(f"{split}/")}
+        assert {t.id: t.sha256 for t in panel.tasks} == {
+            task: sha256 for task, sha256 in held.items() if task.startswith(f"{split}/") and mark in task
+        }
+        listed |= {task.id: task.sha256 for task in panel.tasks}
+    assert listed == MINI.content_hashes(load_panel("mini-alfworld/train"))
     status = MINI.check()
     assert status.problems == ()
     assert "mini-alfworld/valid_unseen@1" in status.summary

@@ -4,8 +4,9 @@ import hashlib
 import json
 import re
 from collections import Counter, defaultdict
-from itertools import islice
+from itertools import chain, combinations, islice
 from pathlib import Path
+from statistics import median
 
 import pytest
 
@@ -14,22 +15,38 @@ from seedbench_envs.alfworld.domain import DOMAINS
 from seedbench_envs.alfworld.engine import Engine
 from seedbench_envs.alfworld.game import parse_game
 from seedbench_envs.alfworld.sources import task_id_of
-from seedbench_envs.mini.generate import FAMILIES, SPLITS, STEPS, generate
+from seedbench_envs.mini.generate import FAMILIES, STEPS, generate
 from seedbench_envs.mini.household import LAMPS, OBJECTS, RECEPTACLES, ROOM_KINDS, TREATMENTS
-from seedbench_envs.mini.rooms import furnish
+from seedbench_envs.mini.rooms import furnish, rooms_of
+from seedbench_envs.mini.sizes import FULL, MEDIUM, SIZES, SMALL, Size
 
 Games = dict[str, bytes]
 
 FIRST_SHA256 = "af30215f3dacec9247ae8b5e3978030623f1c873b0a700371326579a1086e4d4"
-ALL_SHA256 = "7917094f927c68627c06d2d30ea68291949d1192b408c934c4e2965bc83283c6"
+ALL_SHA256 = {
+    "full": "7917094f927c68627c06d2d30ea68291949d1192b408c934c4e2965bc83283c6",
+    "small": "ef0a133af4e7b60391c596a4172206ad57706c7d8aa7ea2c5e0f092beb490933",
+    "medium": "15af3ba3a7259d9d7d9cc11ad10ada3288b2a07d877bec5cb55c17c450c1896a",
+}
+SPLITS = {"train": 100, "valid_seen": 20, "valid_unseen": 20}
+LARGER_SPLITS = {"train": 100, "valid_seen": 40, "valid_unseen": 40}
+
+
+def drawn(size: Size) -> Games:
+    pairs = list(generate(size=size))
+    by_id = dict(pairs)
+    assert len(by_id) == len(pairs)
+    return by_id
 
 
 @pytest.fixture(scope="module")
 def games() -> Games:
-    pairs = list(generate())
-    by_id = dict(pairs)
-    assert len(by_id) == len(pairs)
-    return by_id
+    return drawn(FULL)
+
+
+@pytest.fixture(scope="module")
+def by_size(games: Games) -> dict[str, Games]:
+    return {"full": games, "small": drawn(SMALL), "medium": drawn(MEDIUM)}
 
 
 def parts(task: str) -> tuple[str, str, str, str, int]:
@@ -40,10 +57,11 @@ def parts(task: str) -> tuple[str, str, str, str, int]:
     return split, family, thing, receptacle, int(scene)
 
 
-def test_counts_by_split_and_family(games: Games) -> None:
-    counts = Counter(parts(task)[:2] for task in games)
-    assert counts == {(split, family): n for split, n in SPLITS.items() for family in FAMILIES}
-    assert SPLITS == {"train": 100, "valid_seen": 20, "valid_unseen": 20}
+def test_counts_by_split_and_family(by_size: dict[str, Games]) -> None:
+    for name, games in by_size.items():
+        counts = Counter(parts(task)[:2] for task in games)
+        splits = SPLITS if name == "full" else LARGER_SPLITS
+        assert counts == {(split, family): n for split, n in splits.items() for family in FAMILIES}
     assert len(FAMILIES) == 6
 
 
@@ -51,20 +69,22 @@ def test_families_take_turns(games: Games) -> None:
     assert [parts(task)[1] for task in islice(games, 12)] == [*FAMILIES, *FAMILIES]
 
 
-def test_ids_have_the_official_shape(games: Games) -> None:
-    for number, task in enumerate(games):
-        assert task_id_of(f"any/where/{task}/game.tw-pddl") == task
-        assert task.endswith(f"/trial_mini_{number:06d}")
-        assert parts(task)[4] > 1000  # official scenes end at 430
+def test_ids_have_the_official_shape(by_size: dict[str, Games]) -> None:
+    for name, mark, block in (("full", "mini", 1), ("small", "small", 2), ("medium", "medium", 3)):
+        for number, task in enumerate(by_size[name]):
+            assert task_id_of(f"any/where/{task}/game.tw-pddl") == task
+            assert task.endswith(f"/trial_{mark}_{number:06d}")
+            assert parts(task)[4] // 1000 == block  # official scenes end at 430
 
 
-def test_equal_seeds_give_equal_bytes_everywhere(games: Games) -> None:
-    first = next(iter(games.values()))
+def test_equal_seeds_give_equal_bytes_everywhere(by_size: dict[str, Games]) -> None:
+    first = next(iter(by_size["full"].values()))
     assert hashlib.sha256(first).hexdigest() == FIRST_SHA256
-    everything = hashlib.sha256()
-    for task, content in games.items():
-        everything.update(f"{task}\0".encode() + content)
-    assert everything.hexdigest() == ALL_SHA256
+    for name, games in by_size.items():
+        everything = hashlib.sha256()
+        for task, content in games.items():
+            everything.update(f"{task}\0".encode() + content)
+        assert everything.hexdigest() == ALL_SHA256[name], name
 
 
 def test_two_runs_are_equal_and_seeds_differ(games: Games) -> None:
@@ -72,8 +92,8 @@ def test_two_runs_are_equal_and_seeds_differ(games: Games) -> None:
     assert not {content for _, content in islice(generate(1), 60)} & set(games.values())
 
 
-def test_every_game_is_won_by_its_walkthrough_and_not_before(games: Games) -> None:
-    for task, content in games.items():
+def test_every_game_is_won_by_its_walkthrough_and_not_before(by_size: dict[str, Games]) -> None:
+    for task, content in chain.from_iterable(games.items() for games in by_size.values()):
         game = parse_game(content, task)
         engine = Engine(game)
         assert game.dialect == "2.1.2"
@@ -86,13 +106,28 @@ def test_every_game_is_won_by_its_walkthrough_and_not_before(games: Games) -> No
         assert engine.won, task
 
 
-def test_no_two_games_are_equal(games: Games) -> None:
-    assert len({hashlib.sha256(content).digest() for content in games.values()}) == len(games)
-    problems = Counter(json.loads(content)["pddl_problem"] for content in games.values())
-    assert max(problems.values()) == 1  # not even under another sentence
+def test_no_two_games_are_about_the_same_situation(by_size: dict[str, Games]) -> None:
+    everything = list(chain.from_iterable(games.items() for games in by_size.values()))
+    assert len({hashlib.sha256(content).digest() for _, content in everything}) == len(everything) == 3000
+    situations = set()
+    for task, content in everything:
+        game = parse_game(content)
+        lying = sorted(re.findall(r"\(inReceptacle ([A-Za-z]+)_bar_\S+ (\S+)\)", json.loads(content)["pddl_problem"]))
+        situations.add((*parts(task)[1:], game.start, *lying))  # neither sentences nor things' ids
+    assert len(situations) == len(everything)
 
 
-def test_unseen_rooms_are_not_in_train(games: Games) -> None:
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: size.name)
+def test_unseen_rooms_have_other_furniture(size: Size) -> None:
+    for kind in ROOM_KINDS:
+        rooms = rooms_of(0, kind, size)
+        assert [room.scene for room in rooms] == [size.first_scene + kind.first_scene + n for n in range(size.rooms)]
+        assert all(one.furniture != other.furniture for one, other in combinations(rooms, 2))
+
+
+@pytest.mark.parametrize(("name", "known", "new"), [("full", 28, 12), ("small", 80, 39), ("medium", 79, 40)])
+def test_unseen_rooms_are_not_in_train(by_size: dict[str, Games], name: str, known: int, new: int) -> None:
+    games = by_size[name]
     scenes: dict[str, set[int]] = defaultdict(set)
     layouts: dict[str, set[str]] = defaultdict(set)
     for task, content in games.items():
@@ -103,8 +138,8 @@ def test_unseen_rooms_are_not_in_train(games: Games) -> None:
     assert scenes["valid_seen"] <= scenes["train"]
     assert not scenes["valid_unseen"] & scenes["train"]
     assert not layouts["valid_unseen"] & layouts["train"]
-    assert len(layouts["train"]) == len(scenes["train"]) == 28
-    assert len(layouts["valid_unseen"]) == len(scenes["valid_unseen"]) == 12
+    assert len(layouts["train"]) == len(scenes["train"]) == known
+    assert len(layouts["valid_unseen"]) == len(scenes["valid_unseen"]) == new
 
 
 def test_the_sentence_names_what_the_goal_asks_for(games: Games) -> None:
@@ -145,6 +180,17 @@ def test_rooms_are_of_a_sensible_size(games: Games) -> None:
             assert game.appliances["coolobject"]
     assert shared > len(games) / 2
     assert closed > len(games) / 4
+
+
+@pytest.mark.parametrize(
+    ("name", "receptacles", "things"), [("small", {4, 5}, {3, 4, 5}), ("medium", {6, 7, 8}, {6, 7, 8, 9})]
+)
+def test_smaller_households(by_size: dict[str, Games], name: str, receptacles: set[int], things: set[int]) -> None:
+    contents = by_size[name].values()
+    games = [parse_game(content) for content in contents]
+    assert {len(game.location_of) for game in games} == receptacles
+    assert {len(re.findall(r"\(pickupable ", json.loads(content)["pddl_problem"])) for content in contents} == things
+    assert median(len(game.walkthrough or ()) for game in games) == 6
 
 
 def test_things_start_where_the_rules_allow(games: Games) -> None:

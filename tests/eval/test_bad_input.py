@@ -197,17 +197,17 @@ def test_missing_games(cli: Command, tmp_path: Path, out: Path, monkeypatch: pyt
     assert "seedbench data fetch alfworld" in said(cli("validate", "alfworld"), 1)
 
 
-def remove_two(pack: Path, split: str) -> list[str]:
-    """Take two games of a split out of a pack; their ids."""
+def remove_two(pack: Path, panel: str) -> list[str]:
+    """Take the first two games of a panel out of a pack; their ids."""
+    tasks = [task.id for task in load_panel(panel).tasks[:2]]
     with sqlite3.connect(pack) as connection:
-        rows = connection.execute("SELECT task FROM games WHERE split = ? ORDER BY task LIMIT 2", (split,)).fetchall()
-        connection.executemany("DELETE FROM games WHERE task = ?", rows)
+        connection.executemany("DELETE FROM games WHERE task = ?", [(task,) for task in tasks])
     connection.close()
-    return [row[0] for row in rows]
+    return tasks
 
 
 def test_two_games_too_few(cli: Command, own_store: Path, out: Path) -> None:
-    tasks = remove_two(own_store / "mini-alfworld" / "games-2.1.2.sqlite", "valid_unseen")
+    tasks = remove_two(own_store / "mini-alfworld" / "games-2.1.2.sqlite", MINI)
     told = cli("eval", "oracle", "--panel", MINI, "-q", "--out", out)
     assert f"{N - 2} of {N} tasks are in the store; missing {', '.join(tasks)}" in said(told, 1)
     assert not out.exists()
@@ -224,7 +224,7 @@ def test_132_instead_of_134_games(
     store = tmp_path / "store"
     shutil.copytree(official_games / "alfworld", store / "alfworld")
     monkeypatch.setenv("SEEDBENCH_DATA", str(store))
-    remove_two(store / "alfworld" / "games-2.1.2.sqlite", "valid_unseen")
+    remove_two(store / "alfworld" / "games-2.1.2.sqlite", "alfworld/valid_unseen")
     told = cli("eval", "oracle", "--panel", "alfworld/valid_unseen", "-q", "--out", out)
     assert "alfworld/valid_unseen@1: 132 of 134 tasks are in the store; missing valid_unseen/" in said(told, 1)
     assert "seedbench data fetch alfworld" in told.err

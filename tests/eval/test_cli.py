@@ -269,8 +269,9 @@ def test_validate(cli: Command) -> None:
     assert (told.code, told.err) == (0, "")
     assert told.out.splitlines() == [
         f"mini-alfworld/{split}@1: the oracle wins {n(split)} of {n(split)}"
-        for split in ("train", "valid_seen", "valid_unseen")
-    ]
+        for split in ("train-medium", "train-small", "train", "valid_seen-medium", "valid_seen-small", "valid_seen",
+                      "valid_unseen-medium", "valid_unseen-small", "valid_unseen")
+    ]  # fmt: skip
 
 
 def test_models(cli: Command) -> None:

@@ -63,6 +63,13 @@ def policy(server: FakeServer, **settings: Any) -> OpenAIPolicy:
     return OpenAIPolicy(server.url, **{"retries": 2, "back_off_seconds": 0.001, **settings})
 
 
+def test_a_protocol_that_restricts_decoding_is_refused_before_anything_is_sent() -> None:
+    with FakeServer(lambda body, n: completion("go")) as server:
+        with pytest.raises(UsageError, match="cannot be held to: use a checkpoint folder"):
+            ask(policy(server), request(Sampling(temperature=0.0, max_new_tokens=64, decode="admissible")))
+        assert server.bodies == []
+
+
 def test_a_plain_answer_and_what_was_sent() -> None:
     sampling = Sampling(temperature=0.7, max_new_tokens=99, top_p=0.9)
     with FakeServer(lambda body, n: completion("<action>look</action>")) as server:

@@ -360,6 +360,50 @@ def test_random_takes_admissible_actions_evenly() -> None:
         chosen(0, actions=None)
 
 
+# Decoding among the admissible actions
+
+CHOOSING = {"decode": "admissible"}
+
+
+def test_requests_carry_the_choices() -> None:
+    policy = Script("<think></think><action>right</action>")
+    assert play(policy, asked=protocol(sampling=CHOOSING)).success
+    shown = tuple(f"<think></think><action>{action}</action>" for action in ("left", "lose", "right"))
+    assert [request.choices for request in policy.requests] == [shown] * 3
+    assert {request.sampling.decode for request in policy.requests} == {"admissible"}
+    free = Script(RIGHT)
+    play(free)
+    assert {(request.choices, request.sampling.decode) for request in free.requests} == {((), "free")}
+
+
+def test_an_answer_that_is_no_choice_stops_the_run() -> None:
+    with pytest.raises(SeedBenchError, match=r"'script' answered .*, which is not one of the 3 choices"):
+        play(Script(RIGHT), asked=protocol(sampling=CHOOSING))  # thinks, which no choice does
+
+
+def test_scripted_policies_may_say_what_is_hidden() -> None:
+    episode = play(OraclePolicy(lambda task: ["help", "right", "right", "right"]), asked=protocol(sampling=CHOOSING))
+    assert [turn.action for turn in episode.turns] == ["help", "right", "right", "right"]
+    assert episode.success
+
+
+def test_random_draws_among_the_choices() -> None:
+    played = [play(RandomPolicy(), asked=protocol(sampling=CHOOSING), seed=seed) for seed in range(200)]
+    counts = Counter(episode.turns[0].action for episode in played)
+    assert set(counts) == {"left", "lose", "right"}
+    assert sum((count - 200 / 3) ** 2 / (200 / 3) for count in counts.values()) < 13.8  # 2 degrees of freedom, 0.1 %
+    assert all(turn.valid and turn.admissible for episode in played for turn in episode.turns)
+
+
+def test_an_environment_without_actions_to_choose_from_stops_the_run() -> None:
+    class Silent(CountingEnv):
+        def _info(self, valid: bool) -> dict[str, Any]:
+            return {**super()._info(valid), "admissible_actions": None}
+
+    with pytest.raises(SeedBenchError, match=r"^train/three-0: the protocol 'counting/small@1' decodes among"):
+        play(RandomPolicy(), Silent(Counter()), asked=protocol(sampling=CHOOSING))
+
+
 # The dialect
 
 

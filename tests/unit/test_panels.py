@@ -49,6 +49,11 @@ def task(number: int, family: str = "heat") -> Task:
         ("mini-alfworld/train@1", None),
         ("mini-alfworld/valid_seen@1", None),
         ("mini-alfworld/valid_unseen@1", None),
+        *(
+            (f"mini-alfworld/{split}-{size}@1", n)
+            for size in ("small", "medium")
+            for split, n in (("train", 600), ("valid_seen", 240), ("valid_unseen", 240))
+        ),
     ],
 )
 def test_shipped_panels(name: str, n: int | None) -> None:

@@ -4,13 +4,16 @@ from typing import Any
 
 import pytest
 
-from seedbench.errors import UsageError
+from seedbench.errors import SeedBenchError, UsageError
 from seedbench.policies.base import Sampling
 from seedbench.protocol import Past, load_protocol, shipped_protocols
 from seedbench.types import Message
 from tests.eval.helpers import protocol
 
-SHIPPED = ["alfworld/chat@1", "alfworld/quick@1", "alfworld/seed-put@1", "alfworld/seed@1", "alfworld/verl-agent@1"]
+LISTING = ["alfworld/chat@1", "alfworld/quick@1", "alfworld/seed-put@1", "alfworld/seed@1", "alfworld/verl-agent@1"]
+CHOOSING = ["alfworld/choose-window@1", "alfworld/choose@1"]
+SHIPPED = sorted([*LISTING, *CHOOSING])
+WELCOME = "Welcome.\n\nsaw 0\n\nYour task is to: put a mug in the sink."
 ADMISSIBLE = ("go to desk 1", "help", "look")
 
 
@@ -34,11 +37,11 @@ def test_every_shipped_protocol_renders_every_turn(name: str) -> None:
     loaded = load_protocol(name)
     assert loaded.name == name
     for count in range(4):
-        start = Past("Welcome.\n\nsaw 0\nYour task is to: put a mug in the sink.", ADMISSIBLE)
+        start = Past(WELCOME, ADMISSIBLE)
         messages = loaded.messages("put a mug in the sink", past(count), now(count) if count else start)
         text = "\n".join(message.content for message in messages)
         assert f"saw {count}" in messages[-1].content
-        assert "go to desk 1" in messages[-1].content
+        assert ("go to desk 1" in messages[-1].content) == (name in LISTING)
         assert "help" not in text
         assert "{{" not in text
         assert "{%" not in text
@@ -78,6 +81,15 @@ def test_unknown_protocol_offers_the_nearest() -> None:
 
 def test_hashes_of_shipped_protocols_differ() -> None:
     assert len({load_protocol(name).hash for name in SHIPPED}) == len(SHIPPED)
+
+
+@pytest.mark.parametrize(
+    ("name", "begin"),
+    [("alfworld/seed@1", "7a4602f54330"), ("alfworld/quick@1", "46b717fed8ff"), ("webshop/seed@1", "dfdecb10110c"),
+     ("searchqa/search-r1@1", "64d0c299bdcf")],
+)  # fmt: skip
+def test_hashes_that_stand_in_runs_stay(name: str, begin: str) -> None:
+    assert load_protocol(name).hash.startswith(begin)
 
 
 # Context
@@ -120,6 +132,70 @@ def test_examples_stand_before_the_first_prompt() -> None:
     assert (first, second) == (Message("user", "asked"), Message("assistant", "answered"))
     assert last.content == "do it saw 0"
     assert asked.hash != protocol().hash
+
+
+# Decoding among the admissible actions
+
+
+def test_choices_are_the_shown_actions_in_order_each_once() -> None:
+    choosing = protocol(sampling={"decode": "admissible"})
+    answers = ("<think></think><action>left</action>", "<think></think><action>go on</action>")
+    assert choosing.choices(("left", "help", "go on", "left")) == answers
+    assert load_protocol("alfworld/choose").choices(ADMISSIBLE) == ("go to desk 1",)
+    assert protocol().choices(("left", "help")) == ()
+    assert protocol().choices(None) == ()
+    assert (choosing.sampling().decode, protocol().sampling().decode) == ("admissible", "free")
+
+
+@pytest.mark.parametrize(
+    ("admissible", "reason"),
+    [
+        (None, "the environment lists none: use a protocol whose decode is 'free'"),
+        ((), "the environment lists none"),
+        (("help",), "prompts.hide leaves none of those listed"),
+        (("Left",), "its parser does not read 'Left' back from '<think></think><action>Left</action>'"),
+        (("a</action>",), "its parser does not read"),
+        (("search[<your query>]",), r"'search\[<your query>\]' has a blank to fill in: hide it"),
+    ],
+)
+def test_actions_that_cannot_be_chosen(admissible: tuple[str, ...] | None, reason: str) -> None:
+    choosing = protocol(sampling={"decode": "admissible"})
+    with pytest.raises(
+        SeedBenchError, match=f"'counting/small@1' decodes among the admissible actions, and .*{reason}"
+    ):
+        choosing.choices(admissible)
+
+
+def test_free_decoding_is_left_out_of_the_content_and_the_other_is_not() -> None:
+    seed = load_protocol("alfworld/seed")
+    choosing = seed.with_settings(decode="admissible")
+    assert "decode" not in seed.content()["sampling"]
+    assert choosing.content()["sampling"]["decode"] == "admissible"
+    assert choosing.name == "alfworld/seed@1[decode=admissible]"
+    assert choosing.hash != seed.hash == choosing.with_settings(decode="free").hash
+    with pytest.raises(UsageError, match=r"sampling\.decode"):
+        seed.with_settings(decode="freely")
+
+
+def test_the_prompts_of_choose_hold_the_task_and_what_was_seen_and_no_more() -> None:
+    first = "Your task is to: put a mug in the sink\nsaw 0"
+    choose, window = load_protocol("alfworld/choose"), load_protocol("alfworld/choose-window")
+    turns = [Past(f"saw {n}", ADMISSIBLE, f"did {n}", f"did {n}") for n in range(7)]
+    turns[0] = Past(WELCOME, ADMISSIBLE, "did 0", "did 0")
+    for asked in (choose, window):
+        assert asked.messages("put a mug in the sink", [], turns[0]) == (Message("user", first),)
+    assert choose.messages("put a mug in the sink", turns[:2], turns[2]) == (
+        Message("user", first),
+        Message("assistant", "did 0"),
+        Message("user", "saw 1"),
+        Message("assistant", "did 1"),
+        Message("user", "saw 2"),
+    )
+    (message,) = window.messages("put a mug in the sink", turns[:2], turns[2])
+    assert message.content == f"{first}\n> did 0\nsaw 1\n> did 1\nsaw 2"
+    (message,) = window.messages("put a mug in the sink", turns[:6], turns[6])
+    shown = "".join(f"saw {n}\n> did {n}\n" for n in range(1, 6))
+    assert message.content == f"Your task is to: put a mug in the sink\n{shown}saw 6"
 
 
 # The dialect

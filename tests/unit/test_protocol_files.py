@@ -82,6 +82,7 @@ def test_user_file(tmp_path: Path) -> None:
         ("temperature = 0.5", "temperature = 0.5\ntop_k = 5"),
         ("temperature = 0.5", 'temperature = 0.5\nstop = ["x"]'),
         ("temperature = 0.5", 'temperature = 0.5\nthinking = "off"'),
+        ("temperature = 0.5", 'temperature = 0.5\ndecode = "admissible"'),
         ('hide = ["help"]', "hide = []"),
         ('requires = ["look"]', "requires = []"),
         ('excludes = ["^a", "b$"]', 'excludes = ["^a"]'),

@@ -6,6 +6,7 @@ import hashlib
 import os
 import zlib
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import Protocol
 
@@ -137,6 +138,7 @@ def ensure_mini(path: Path, *, anew: bool = False) -> None:
         SeedBenchError: the store cannot be written.
     """
     from seedbench_envs.mini.generate import GENERATOR_VERSION, generate
+    from seedbench_envs.mini.sizes import SIZES
 
     marker = path.with_name("generator-version")
     if not anew and path.is_file() and marker.is_file() and marker.read_text() == str(GENERATOR_VERSION):
@@ -145,7 +147,7 @@ def ensure_mini(path: Path, *, anew: bool = False) -> None:
     draft = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
         draft.unlink(missing_ok=True)
-        write_pack(draft, generate())
+        write_pack(draft, chain.from_iterable(generate(size=size) for size in SIZES))
         draft.replace(path)
         marker.write_text(str(GENERATOR_VERSION))
     except OSError as error:

@@ -1,6 +1,6 @@
 """The generator of the `mini-alfworld` games: the official file format, rooms and things of our own making.
 
-Rooms are drawn once for a seed and belong either to train and valid_seen or to valid_unseen. A game takes a
+Rooms are drawn once for a seed and a size and belong either to train and valid_seen or to valid_unseen. A game takes a
 room, draws a goal that it allows and puts things where they may be; it is kept if the solver wins it in a
 sensible number of steps. Equal seeds give equal bytes on every machine and Python version. Simplifications:
 nothing lies inside another thing, everything starts closed, switched off and as it is, and the room's rules
@@ -9,7 +9,6 @@ nothing lies inside another thing, everything starts closed, switched off and as
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from functools import cache
@@ -20,20 +19,14 @@ from seedbench_envs.alfworld.game import parse_game
 from seedbench_envs.alfworld.solve import solve
 from seedbench_envs.mini.household import OBJECTS, PHRASES, ROOM_KINDS, TREATMENTS, ObjectType
 from seedbench_envs.mini.problem import Goal, Thing, pddl_problem, task_sentence
-from seedbench_envs.mini.rooms import Dice, Room, furnish, new_id
+from seedbench_envs.mini.rooms import Dice, Room, new_id, rooms_of
+from seedbench_envs.mini.sizes import FULL, Size
 
-GENERATOR_VERSION = 1
-"""Raised whenever the bytes of any game change."""
+GENERATOR_VERSION = 2
+"""Raised whenever a game is added or the bytes of one change."""
 
 FAMILIES = tuple(PHRASES)
 """The six task types, by their official names."""
-
-SPLITS = {"train": 100, "valid_seen": 20, "valid_unseen": 20}
-"""Split -> games of each family."""
-
-ROOMS_PER_KIND = 10
-TRAIN_ROOMS_PER_KIND = 7
-"""The first rooms of every kind are those of train and valid_seen, the others those of valid_unseen."""
 
 STEPS = range(3, 13)
 """Lengths of walkthroughs."""
@@ -41,47 +34,62 @@ STEPS = range(3, 13)
 Offer = tuple[Room, list[list[Goal]]]
 """A room and the goals that it allows, grouped by object."""
 
+Situation = tuple[object, ...]
+"""What a game is about: room, goal, and what lies where. Sentences and the things' ids do not enter."""
+
 _CROWDED = 5  # things in one receptacle
 _COPIES = 3  # things of one type, besides those that the goal is about
 
 
-def generate(seed: int = 0) -> Iterator[tuple[str, bytes]]:
-    """All games of a seed, as pairs of a task id `<split>/<folder>/<trial>` and the bytes of `game.tw-pddl`.
+def generate(seed: int = 0, size: Size = FULL) -> Iterator[tuple[str, bytes]]:
+    """All games of a seed and size, as pairs of a task id `<split>/<folder>/<trial>` and the bytes of `game.tw-pddl`.
 
-    On the native engine every game is won by its walkthrough at its last step, and no two games are equal.
-    Families take turns, so that the beginning of a split is balanced too.
+    On the native engine every game is won by its walkthrough at its last step, and no two games are about the same
+    situation. Families take turns, so that the beginning of a split is balanced too.
     """
-    offers = {"train": _offers(seed, unseen=False), "valid_unseen": _offers(seed, unseen=True)}
-    seen: set[str] = set()
+    rooms = [rooms_of(seed, kind, size) for kind in ROOM_KINDS]
+    known = _offers([room for drawn in rooms for room in drawn[: size.train_rooms]])
+    new = _offers([room for drawn in rooms for room in drawn[size.train_rooms :]])
+    # The games of full size are older than the other sizes, and their ids and bytes must stay.
+    prefix, trial = ("", "mini") if size is FULL else (f"{size.name}/", size.name)
+    seen: set[Situation] = set()
+    trained: set[int] = set()
     number = 0
-    for split, count in SPLITS.items():
-        for index in range(count):
+    for split, games in size.games.items():
+        offers = {"train": known, "valid_seen": _within(trained, known), "valid_unseen": new}[split]
+        for index in range(games):
             for family in FAMILIES:
-                label = f"{seed}/{split}/{family}/{index}"
-                folder, content = _new_game(label, offers.get(split, offers["train"])[family], seen)
-                yield f"{split}/{folder}/trial_mini_{number:06d}", content
+                label = f"{seed}/{prefix}{split}/{family}/{index}"
+                room, folder, content = _new_game(label, offers[family], seen, size)
+                if split == "train":
+                    trained.add(room.scene)
+                yield f"{split}/{folder}/trial_{trial}_{number:06d}", content
                 number += 1
 
 
-def _offers(seed: int, *, unseen: bool) -> dict[str, list[Offer]]:
-    """For each family the rooms, of train or of valid_unseen, that allow it, and the goals that they allow."""
-    indices = range(TRAIN_ROOMS_PER_KIND, ROOMS_PER_KIND) if unseen else range(TRAIN_ROOMS_PER_KIND)
-    rooms = [furnish(seed, kind, kind.first_scene + index) for kind in ROOM_KINDS for index in indices]
+def _offers(rooms: Sequence[Room]) -> dict[str, list[Offer]]:
+    """For each family the rooms that allow it, and the goals that they allow."""
     return {family: [(room, goals) for room in rooms if (goals := _goals(room, family))] for family in FAMILIES}
 
 
-def _new_game(label: str, offers: Sequence[Offer], seen: set[str]) -> tuple[str, bytes]:
-    """Folder name and bytes of a game that is not in `seen` (hashes; the new one is added)."""
+def _within(scenes: set[int], offers: dict[str, list[Offer]]) -> dict[str, list[Offer]]:
+    """Offers of these rooms only: a room that no train game happened to take is not a seen one."""
+    return {family: [offer for offer in of_family if offer[0].scene in scenes] for family, of_family in offers.items()}
+
+
+def _new_game(label: str, offers: Sequence[Offer], seen: set[Situation], size: Size) -> tuple[Room, str, bytes]:
+    """Room, folder name and bytes of a game whose situation is not in `seen` (the new one is added)."""
     for attempt in range(100):
         dice = Dice(f"{label}/{attempt}")
         room, goals = dice.pick(offers)
         goal = dice.pick(dice.pick(goals))
-        problem = pddl_problem(room, _things(dice, room, goal), goal)
-        content = _solved(problem, task_sentence(goal, dice.pick(PHRASES[goal.family])))
-        digest = hashlib.sha256(content).hexdigest()
-        if content and digest not in seen:
-            seen.add(digest)
-            return f"{goal.family}-{goal.object.name}-None-{goal.receptacle}-{room.scene}", content
+        things = _things(dice, room, goal, size)
+        content = _solved(pddl_problem(room, things, goal), task_sentence(goal, dice.pick(PHRASES[goal.family])))
+        lying = sorted((thing.type.name, thing.place.id) for thing in things)
+        situation = (room.scene, goal, *lying)
+        if content and situation not in seen:
+            seen.add(situation)
+            return room, f"{goal.family}-{goal.object.name}-None-{goal.receptacle}-{room.scene}", content
     raise RuntimeError(f"no game found for {label}")
 
 
@@ -130,8 +138,8 @@ def _goals(room: Room, family: str) -> list[list[Goal]]:
     return goals
 
 
-def _things(dice: Dice, room: Room, goal: Goal) -> list[Thing]:
-    """Ten to eighteen things in their places; fewer where a small room is full."""
+def _things(dice: Dice, room: Room, goal: Goal, size: Size) -> list[Thing]:
+    """As many things in their places as the size says; fewer where a room is full or has no place for more."""
     taken = {piece.id for piece in room.receptacles} | {lamp.id for lamp in room.lamps}
     things: list[Thing] = []
 
@@ -153,9 +161,9 @@ def _things(dice: Dice, room: Room, goal: Goal) -> list[Thing]:
         place(goal.object, avoided)
     others = [kind for kind in OBJECTS if room.kind.initial in kind.rooms and kind is not goal.object]
     for kind in others:
-        if kind.name == "Knife":  # something to slice with in every kitchen
+        if kind.name == "Knife" and size.knives:
             place(kind)
-    wanted = dice.between(10, 18)
+    wanted = dice.between(*size.things)
     for _ in range(100):
         if len(things) >= wanted:
             break

@@ -45,6 +45,8 @@ class RoomKind:
     initial: str
     first_scene: int
     """Its rooms are numbered from here; official scene numbers end at 430."""
+    core: tuple[str, ...]
+    """Receptacle types that even its small rooms have, one of each."""
     receptacles: tuple[tuple[str, int, int], ...]
     """(type, fewest, most)."""
 
@@ -119,6 +121,7 @@ ROOM_KINDS: tuple[RoomKind, ...] = (
         "kitchen",
         "K",
         1001,
+        ("SinkBasin", "Fridge", "Microwave"),
         (
             ("CounterTop", 1, 2), ("SinkBasin", 1, 1), ("Fridge", 1, 1), ("Microwave", 1, 1),
             ("StoveBurner", 1, 2), ("Cabinet", 1, 3), ("Drawer", 1, 3), ("DiningTable", 0, 1),
@@ -130,6 +133,7 @@ ROOM_KINDS: tuple[RoomKind, ...] = (
         "living room",
         "L",
         1201,
+        ("SideTable",),
         (
             ("Sofa", 1, 1), ("CoffeeTable", 1, 1), ("SideTable", 1, 2), ("ArmChair", 0, 2),
             ("Shelf", 0, 2), ("Bookcase", 0, 1), ("Desk", 0, 1), ("TvStand", 0, 1), ("Drawer", 0, 3),
@@ -140,6 +144,7 @@ ROOM_KINDS: tuple[RoomKind, ...] = (
         "bedroom",
         "B",
         1301,
+        ("Bed", "NightStand"),
         (
             ("Bed", 1, 1), ("NightStand", 1, 2), ("Desk", 0, 1), ("Dresser", 0, 1), ("Drawer", 1, 4),
             ("Shelf", 0, 2), ("ArmChair", 0, 1), ("Wardrobe", 0, 1), ("Chest", 0, 1), ("Safe", 0, 1),
@@ -150,6 +155,7 @@ ROOM_KINDS: tuple[RoomKind, ...] = (
         "bathroom",
         "W",
         1401,
+        ("SinkBasin",),
         (
             ("CounterTop", 1, 1), ("SinkBasin", 1, 2), ("Toilet", 1, 1), ("BathtubBasin", 0, 1),
             ("TowelRack", 1, 2), ("Cabinet", 1, 3), ("Drawer", 0, 2), ("Shelf", 0, 1), ("Stool", 0, 1),
@@ -157,7 +163,7 @@ ROOM_KINDS: tuple[RoomKind, ...] = (
         ),
     ),
 )  # fmt: skip
-"""The four kinds of rooms; six to fourteen receptacles each."""
+"""The four kinds of rooms; how large a room is, is its size's word (sizes.py)."""
 
 LAMPS: dict[str, tuple[str, ...]] = {
     "DeskLamp": ("Desk", "SideTable", "NightStand"),

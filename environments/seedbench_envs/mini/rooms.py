@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import count
 from random import Random
 from typing import TypeVar
 
 from seedbench_envs.mini.household import LAMPS, RECEPTACLES, RoomKind
+from seedbench_envs.mini.sizes import FULL, Size
 
 _T = TypeVar("_T")
 
@@ -68,14 +71,30 @@ class Room:
         """Its receptacle types, each once."""
         return tuple(dict.fromkeys(piece.type for piece in self.receptacles))
 
+    @property
+    def furniture(self) -> Counter[str]:
+        """How many receptacles of each type it has: what the first sentence of a game tells of the room."""
+        return Counter(piece.type for piece in self.receptacles)
 
-def furnish(seed: int, kind: RoomKind, scene: int) -> Room:
-    """Draw the room of a scene number: 6 to 14 receptacles, at most three at one location."""
-    dice = Dice(f"{seed}/room/{scene}")
+
+def rooms_of(seed: int, kind: RoomKind, size: Size) -> list[Room]:
+    """The rooms of a kind and size, in order of their numbers. No two have the same furniture in another order."""
+    rooms: list[Room] = []
+    for index in range(size.rooms):
+        scene = size.first_scene + kind.first_scene + index
+        drawn = (furnish(seed, kind, scene, size, attempt) for attempt in count())
+        rooms.append(next(room for room in drawn if room.furniture not in [other.furniture for other in rooms]))
+    return rooms
+
+
+def furnish(seed: int, kind: RoomKind, scene: int, size: Size = FULL, attempt: int = 0) -> Room:
+    """Draw the room of a scene number: as many receptacles as its size says, at most three at one location."""
+    dice = Dice(f"{seed}/room/{scene}" + (f"/{attempt}" if attempt else ""))
+    table = _table(kind, size)
     counts: list[int] = []
-    while not 6 <= sum(counts) <= 14:
-        counts = [dice.between(fewest, most) for _, fewest, most in kind.receptacles]
-    names = [name for (name, _, _), count in zip(kind.receptacles, counts, strict=True) for _ in range(count)]
+    while sum(counts) not in size.receptacles:
+        counts = [dice.between(fewest, most) for _, fewest, most in table]
+    names = [name for (name, _, _), number in zip(table, counts, strict=True) for _ in range(number)]
     squares = [(x, z) for x in range(-8, 9, 2) for z in range(-8, 9, 2)]
     pieces: list[Receptacle] = []
     taken: set[str] = set()
@@ -95,6 +114,15 @@ def furnish(seed: int, kind: RoomKind, scene: int) -> Room:
             base = dice.pick(fitting)
             lamps.append(Lamp(name, new_id(dice, name, base.spot, taken)[0], base))
     return Room(kind, scene, _location(dice, dice.pick(squares)), tuple(pieces), tuple(lamps))
+
+
+def _table(kind: RoomKind, size: Size) -> Sequence[tuple[str, int, int]]:
+    """(type, fewest, most) of a kind's receptacles in rooms of a size."""
+    if not size.alike:
+        return kind.receptacles
+    return [
+        (name, 1, 1) if name in kind.core else (name, 0, min(most, size.alike)) for name, _, most in kind.receptacles
+    ]
 
 
 def new_id(dice: Dice, name: str, near: Spot, taken: set[str]) -> tuple[str, Spot]:
