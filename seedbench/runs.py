@@ -126,9 +126,9 @@ def refuse_other_settings(folder: Path, settings: dict[str, Any]) -> None:
     if not _is_begun(folder):
         return
     held = read_manifest(folder)["settings"]
-    if differences := _differences({key: held.get(key) for key in settings}, settings):
+    if changed := differences({key: held.get(key) for key in settings}, settings):
         raise UsageError(
-            f"'{folder}' holds a run with other settings: {'; '.join(differences)}. Choose another --out, or give the"
+            f"'{folder}' holds a run with other settings: {'; '.join(changed)}. Choose another --out, or give the"
             " settings of that run to continue it."
         )
 
@@ -206,13 +206,13 @@ def finished(folder: Path) -> dict[tuple[str, int], Outcome]:
     return {episode.key: episode.outcome for episode in read_episodes(folder)}
 
 
-def _differences(old: dict[str, Any], new: dict[str, Any], prefix: str = "") -> list[str]:
+def differences(old: dict[str, Any], new: dict[str, Any], prefix: str = "") -> list[str]:
     """`key: old, now new` for every leaf in which two settings differ."""
     found = []
     for key in dict.fromkeys([*old, *new]):
         before, after = old.get(key), new.get(key)
         if isinstance(before, dict) and isinstance(after, dict):
-            found += _differences(before, after, f"{prefix}{key}.")
+            found += differences(before, after, f"{prefix}{key}.")
         elif before != after:
             found.append(f"{prefix}{key} was {_short(before)}, now {_short(after)}")
     return found

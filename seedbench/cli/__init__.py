@@ -6,7 +6,8 @@ import errno
 import io
 import os
 import sys
-from typing import Any
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, NoReturn
 
 import typer
 from typer.core import TyperGroup
@@ -16,12 +17,50 @@ from seedbench.cli import data, doctor, eval, index, models, panels, protocols, 
 from seedbench.errors import SeedBenchError
 from seedbench.ui.text import inert
 
+VERBS = "seedbench.verbs"
+"""Entry-point group of further verbs: name -> a command function or a `typer.Typer` group."""
+
+
+def _further(point: EntryPoint) -> Any:
+    """The command behind an entry point; one that tells the reason where it does not load."""
+    app = typer.Typer(add_completion=False, rich_markup_mode=None)
+    settings: dict[str, Any] = {"help_option_names": ["-h", "--help"]}
+    try:
+        verb = point.load()
+    except Exception as error:  # other people's packages fail in their own ways, and must not stop the rest
+        reason = f"{type(error).__name__}: {error}".rstrip(".")
+
+        def verb() -> NoReturn:
+            raise SeedBenchError(
+                f"the verb '{point.name}' ({point.value}) is registered but does not load: {reason}. Mend or uninstall"
+                " its package."
+            )
+
+        verb.__doc__ = f"(does not load: {reason})"
+        settings |= {"allow_extra_args": True, "ignore_unknown_options": True}
+    if isinstance(verb, typer.Typer):
+        return typer.main.get_command(verb)
+    app.command(point.name, context_settings=settings)(verb)
+    return typer.main.get_command(app)
+
 
 class _Verbs(TyperGroup):
-    """Ends as the shell expects where the user or the reader of the output goes away.
+    """Adds the verbs of other packages, and ends as the shell expects where the user or the reader goes away.
 
-    The framework handles both too, but silently, and by versions in different ways.
+    Verbs of other packages are loaded where they are asked for or listed. Interrupts and closed pipes the framework
+    handles too, but silently, and by versions in different ways.
     """
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        for point in sorted(entry_points(group=VERBS), key=lambda point: point.name):
+            if point.name not in self.commands:  # ours are not replaced
+                self.commands[point.name] = _further(point)
+        return super().list_commands(ctx)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in self.commands:
+            self.list_commands(ctx)
+        return super().get_command(ctx, cmd_name)
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -38,7 +77,7 @@ class _Verbs(TyperGroup):
 app = typer.Typer(
     name="seedbench",
     cls=_Verbs,
-    help="Fair evaluation of language-model agents: fixed panels, versioned protocols, intervals.",
+    help="Fair evaluation and training of language-model agents: fixed panels, versioned protocols, intervals.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -70,7 +109,7 @@ def _root(
         False, "--version", help="Print the version and exit.", callback=_version, is_eager=True
     ),
 ) -> None:
-    """Fair evaluation of language-model agents: fixed panels, versioned protocols, intervals."""
+    """Fair evaluation and training of language-model agents: fixed panels, versioned protocols, intervals."""
 
 
 def main() -> None:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
-from seedbench.errors import UsageError, unknown
+from seedbench.errors import SeedBenchError, UsageError, unknown
 from seedbench.panels import Panel
 from seedbench.policies.base import Policy
 from seedbench.registry import get_suite
 from seedbench.store import store_root
 
 SCRIPTED = ("oracle", "random")
+GROUP = "seedbench.policies"
+"""Entry-point group of further kinds: `KIND:REST` is made by the function KIND(REST, panel, options) -> Policy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +35,8 @@ def make_policy(spec: str, panel: Panel, options: ModelOptions) -> Policy:
 
     Args:
         spec: `oracle`, `random`, a baseline of the suite (`rule`), `replay:RUN`, `openai:URL[#MODEL]`, a stored
-            model's name (`seedbench models list`), a Hugging Face folder, or a hub name `owner/model`.
+            model's name (`seedbench models list`), a Hugging Face folder, a hub name `owner/model`, or KIND:REST for
+            a kind that another package brings (`skills:SPEC`).
         panel: the tasks it will be asked about (the oracle looks up their solutions).
 
     Raises:
@@ -56,20 +60,14 @@ def make_policy(spec: str, panel: Panel, options: ModelOptions) -> Policy:
 
         return RandomPolicy()
     if kind == "replay":
-        from seedbench.policies.replay import ReplayPolicy
-
-        stored = ReplayPolicy(Path(rest))
-        if not any(stored.holds(task) for task in panel.tasks):
-            raise UsageError(
-                f"the run '{rest}' holds no episode of a task of '{panel.name}': replay it on its own panel,"
-                f" '{stored.panel}'."
-            )
-        return stored
+        return _replay(rest, panel)
     if kind == "openai":
         from seedbench.policies.openai import OpenAIPolicy
 
         url, _, model = rest.partition("#")
         return OpenAIPolicy(url, model=model or None, timeout=options.timeout, concurrency=options.concurrency)
+    if ":" in spec and (brought := entry_points(group=GROUP, name=kind)):
+        return _brought(next(iter(brought)), rest, panel, options)
     if kind in ("http", "https"):
         raise UsageError(f"'{spec}' is a server's address: write openai:{spec}.")
     from seedbench.models import MODELS, resolve
@@ -82,14 +80,39 @@ def make_policy(spec: str, panel: Panel, options: ModelOptions) -> Policy:
         raise UsageError(f"there is no model folder '{spec}'.")
     else:
         raise unknown(
-            "policy", spec, [*SCRIPTED, *suite.policies, *MODELS, "replay:RUN", "openai:URL", "a model folder"]
-        )
+            "policy", spec,
+            [*SCRIPTED, *suite.policies, *MODELS, "replay:RUN", "openai:URL", "skills:SPEC", "a model folder"],
+        )  # fmt: skip
     from seedbench.policies.transformers_ import TransformersPolicy
 
     return TransformersPolicy(
         path, batch_size=options.batch_size, device=options.device, dtype=options.dtype,
         adapter=options.adapter, name=spec if spec in MODELS else None,
     )  # fmt: skip
+
+
+def _replay(folder: str, panel: Panel) -> Policy:
+    from seedbench.policies.replay import ReplayPolicy
+
+    stored = ReplayPolicy(Path(folder))
+    if not any(stored.holds(task) for task in panel.tasks):
+        raise UsageError(
+            f"the run '{folder}' holds no episode of a task of '{panel.name}': replay it on its own panel,"
+            f" '{stored.panel}'."
+        )
+    return stored
+
+
+def _brought(point: EntryPoint, rest: str, panel: Panel, options: ModelOptions) -> Policy:
+    try:
+        factory = point.load()
+    except Exception as error:  # as with suites: other people's packages fail in their own ways
+        raise SeedBenchError(
+            f"the policy kind '{point.name}' ({point.value}) is registered but does not load: {type(error).__name__}:"
+            f" {str(error).rstrip('.')}. Mend or uninstall its package."
+        ) from error
+    policy: Policy = factory(rest, panel, options)
+    return policy
 
 
 def _refuse_model_options(spec: str, options: ModelOptions) -> None:

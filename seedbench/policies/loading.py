@@ -52,7 +52,6 @@ def load(checkpoint: Checkpoint, *, device: str, dtype: str) -> Loaded:
         raise UsageError(f"unknown dtype '{dtype}': use one of {', '.join(DTYPES)}.")
     transformers = _transformers()
     place = _device(device)
-    weights_sha256 = sha256_of(checkpoint.weights)
     try:
         model = _model(checkpoint, _dtype(dtype, place))
         tokenizer = transformers.AutoTokenizer.from_pretrained(checkpoint.tokenizer, trust_remote_code=False)
@@ -71,20 +70,6 @@ def load(checkpoint: Checkpoint, *, device: str, dtype: str) -> Loaded:
     model.generation_config = transformers.GenerationConfig(
         eos_token_id=list(eos) or None, pad_token_id=pad, do_sample=False
     )
-    identity = {
-        "kind": "transformers",
-        "name": checkpoint.name,
-        "weights_sha256": weights_sha256,
-        "config_sha256": sha256_of_json(_stable(read_json(checkpoint.model / "config.json"))),
-        "adapter_sha256": _adapter_sha256(checkpoint),
-        "tokenizer_sha256": _tokenizer_sha256(tokenizer),
-        "chat_template_sha256": sha256_of_json(template),
-        "eos_token_ids": list(eos),
-        "dtype": str(model.dtype).removeprefix("torch."),
-        "transformers": transformers.__version__,
-        # Without the build tag (+cpu, +cu128): the device is not part of the identity.
-        "torch": version("torch").partition("+")[0],
-    }
     return Loaded(
         model=model,
         tokenizer=tokenizer,
@@ -93,8 +78,28 @@ def load(checkpoint: Checkpoint, *, device: str, dtype: str) -> Loaded:
         pad=pad,
         context=getattr(model.config.get_text_config(), "max_position_embeddings", None),
         vocabulary=model.get_input_embeddings().weight.shape[0],
-        identity=identity,
+        identity=identity_of(checkpoint, tokenizer, template, eos, model.dtype),
     )
+
+
+def identity_of(
+    checkpoint: Checkpoint, tokenizer: Any, template: str, eos: tuple[int, ...], dtype: "torch.dtype"
+) -> dict[str, Any]:
+    """What answers of a checkpoint depend on: hashes of its files, the tokenizer in use, dtype, versions."""
+    return {
+        "kind": "transformers",
+        "name": checkpoint.name,
+        "weights_sha256": sha256_of(checkpoint.weights),
+        "config_sha256": sha256_of_json(_stable(read_json(checkpoint.model / "config.json"))),
+        "adapter_sha256": _adapter_sha256(checkpoint),
+        "tokenizer_sha256": _tokenizer_sha256(tokenizer),
+        "chat_template_sha256": sha256_of_json(template),
+        "eos_token_ids": list(eos),
+        "dtype": str(dtype).removeprefix("torch."),
+        "transformers": version("transformers"),
+        # Without the build tag (+cpu, +cu128): the device is not part of the identity.
+        "torch": version("torch").partition("+")[0],
+    }
 
 
 def _transformers() -> Any:

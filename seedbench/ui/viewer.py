@@ -9,9 +9,10 @@ import json
 import re
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from rich.console import Console, Group, RenderableType
 from rich.constrain import Constrain
@@ -159,10 +160,24 @@ class EpisodeIndex:
             raise SeedBenchError(f"{self._path} has changed while it was shown: start `seedbench view` again.")
         return episode
 
+    def render(self, number: int, console: Console, position: str) -> RenderableType:
+        """Episode `number`, from 0, for the console."""
+        return render_episode(self[number], console.width, position)
 
-def page(
-    episodes: EpisodeIndex, console: Console, limit: int | None = None, input_: Callable[[str], str] = input
-) -> None:
+
+class Pages(Protocol):
+    """What can be paged through: selected episodes by number, from 0, and counts of all there are."""
+
+    outcomes: Counter[Outcome]
+    families: Counter[str]
+
+    def __len__(self) -> int: ...
+
+    def render(self, number: int, console: Console, position: str) -> RenderableType:
+        """One of them, as the console can show it; `position` is e.g. `3/20`."""
+
+
+def page(episodes: Pages, console: Console, limit: int | None = None, input_: Callable[[str], str] = input) -> None:
     """Show the episodes: one at a time with keys on a terminal, otherwise one after another.
 
     `limit` bounds how many. `input_` asks for a line, as the built-in does. Raises UsageError for a limit
@@ -182,12 +197,12 @@ def page(
         console.print(Text(f"{total:,} of {len(episodes):,} selected episodes (--limit)", style="dim"))
 
 
-def _show(episodes: EpisodeIndex, number: int, total: int, console: Console) -> None:
-    console.print(render_episode(episodes[number], console.width, f"{number + 1:,}/{total:,}"))
+def _show(episodes: Pages, number: int, total: int, console: Console) -> None:
+    console.print(episodes.render(number, console, f"{number + 1:,}/{total:,}"))
     console.print()
 
 
-def _browse(episodes: EpisodeIndex, total: int, console: Console, input_: Callable[[str], str]) -> None:
+def _browse(episodes: Pages, total: int, console: Console, input_: Callable[[str], str]) -> None:
     at = 0
     _show(episodes, at, total, console)
     while True:
@@ -220,7 +235,7 @@ def _target(key: str, at: int, total: int) -> int | str | None:
     return KEYS if key == "?" else f"unknown key '{one_line(key, 20)}': {KEYS}"
 
 
-def _nothing_selected(episodes: EpisodeIndex) -> str:
+def _nothing_selected(episodes: Pages) -> str:
     if not episodes.outcomes:
         return "No episode to show: this run has not finished one yet."
     outcomes = ", ".join(f"{outcome_label(name)} {count:,}" for name, count in episodes.outcomes.most_common())
@@ -229,15 +244,38 @@ def _nothing_selected(episodes: EpisodeIndex) -> str:
     return f"No episode is selected. The run has {total:,}: by outcome {outcomes}; by family {families}."
 
 
-def render_episode(episode: Episode, width: int, position: str = "") -> Group:
-    """The episode as text of at most `width` columns: a header, then every turn."""
-    parts: list[RenderableType] = [_header(episode, position), _indented(_outside(episode.first_observation))]
-    for number, turn in enumerate(episode.turns, 1):
-        parts.extend(_turn(turn, number))
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What a turn shows beside what its episode says."""
+
+    remark: str
+    """Behind the turn's number."""
+    figures: str
+    """Behind the word `response`."""
+    response: Text
+    """In place of the response."""
+
+
+def render_episode(
+    episode: Episode,
+    width: int,
+    position: str = "",
+    *,
+    facts: Mapping[str, Text] | None = None,
+    shown: Sequence[Shown | None] = (),
+) -> Group:
+    """The episode as text of at most `width` columns: a header, then every turn.
+
+    `facts` are further lines of the header; `shown` says more of the turns: one entry a turn, or none at all.
+    """
+    header = _header(episode, position, facts or {})
+    parts: list[RenderableType] = [header, _indented(_outside(episode.first_observation))]
+    for number, (turn, more) in enumerate(zip(episode.turns, shown or [None] * len(episode.turns), strict=True), 1):
+        parts.extend(_turn(turn, number, more))
     return Group(*(Constrain(part, width) for part in parts))
 
 
-def _header(episode: Episode, position: str) -> Panel:
+def _header(episode: Episode, position: str, more: Mapping[str, Text]) -> Panel:
     usage = episode.usage
     color = {Outcome.SOLVED: "green", Outcome.INFRA_ERROR: "bold red"}.get(episode.outcome, "yellow")
     tokens = f"{usage.prompt_tokens:,} prompt, {usage.generated_tokens:,} generated"
@@ -253,6 +291,7 @@ def _header(episode: Episode, position: str) -> Panel:
     }
     if episode.error:
         facts["error"] = _outside(episode.error, "red")
+    facts |= more
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="dim")
     grid.add_column(overflow="fold")
@@ -266,13 +305,17 @@ def _parts(episode: Episode) -> dict[str, Text]:
     return {"metrics": Text(parts)} if parts else {}
 
 
-def _turn(turn: Turn, number: int) -> Iterator[RenderableType]:
-    yield Rule(Text(f"turn {number}"), align="left", style="dim")
+def _turn(turn: Turn, number: int, more: Shown | None) -> Iterator[RenderableType]:
+    remark = f" · {more.remark}" if more and more.remark else ""
+    yield Rule(Text(f"turn {number}{remark}"), align="left", style="dim")
     for message in turn.prompt:
         yield Text(f"prompt, {one_line(message.role, 20)}", style="italic magenta")
         yield _indented(_outside(message.content, "magenta"))
+    if more:
+        yield Text(f"response: {more.figures}", style="italic dim")
+        yield _indented(more.response)
     # A scripted policy's response is its action.
-    if turn.response.strip() not in ("", turn.action):
+    elif turn.response.strip() not in ("", turn.action):
         yield Text("response", style="italic dim")
         yield _indented(_response(turn.response))
     action = one_line(turn.action, ACTION_LIMIT) or "(no action)"

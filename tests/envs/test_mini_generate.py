@@ -25,11 +25,14 @@ Games = dict[str, bytes]
 FIRST_SHA256 = "af30215f3dacec9247ae8b5e3978030623f1c873b0a700371326579a1086e4d4"
 ALL_SHA256 = {
     "full": "7917094f927c68627c06d2d30ea68291949d1192b408c934c4e2965bc83283c6",
-    "small": "ef0a133af4e7b60391c596a4172206ad57706c7d8aa7ea2c5e0f092beb490933",
+    "small": "8c0f9f0bcd1ed621a73293e82db8e91f0abe393f40f5842fed599924a5068d86",
     "medium": "15af3ba3a7259d9d7d9cc11ad10ada3288b2a07d877bec5cb55c17c450c1896a",
 }
-SPLITS = {"train": 100, "valid_seen": 20, "valid_unseen": 20}
-LARGER_SPLITS = {"train": 100, "valid_seen": 40, "valid_unseen": 40}
+SPLITS = {
+    "full": {"train": 100, "valid_seen": 20, "valid_unseen": 20},
+    "small": {"train": 800, "valid_seen": 40, "valid_unseen": 40},
+    "medium": {"train": 100, "valid_seen": 40, "valid_unseen": 40},
+}
 
 
 def drawn(size: Size) -> Games:
@@ -60,8 +63,7 @@ def parts(task: str) -> tuple[str, str, str, str, int]:
 def test_counts_by_split_and_family(by_size: dict[str, Games]) -> None:
     for name, games in by_size.items():
         counts = Counter(parts(task)[:2] for task in games)
-        splits = SPLITS if name == "full" else LARGER_SPLITS
-        assert counts == {(split, family): n for split, n in splits.items() for family in FAMILIES}
+        assert counts == {(split, family): n for split, n in SPLITS[name].items() for family in FAMILIES}
     assert len(FAMILIES) == 6
 
 
@@ -108,7 +110,7 @@ def test_every_game_is_won_by_its_walkthrough_and_not_before(by_size: dict[str, 
 
 def test_no_two_games_are_about_the_same_situation(by_size: dict[str, Games]) -> None:
     everything = list(chain.from_iterable(games.items() for games in by_size.values()))
-    assert len({hashlib.sha256(content).digest() for _, content in everything}) == len(everything) == 3000
+    assert len({hashlib.sha256(content).digest() for _, content in everything}) == len(everything) == 7200
     situations = set()
     for task, content in everything:
         game = parse_game(content)
@@ -125,7 +127,7 @@ def test_unseen_rooms_have_other_furniture(size: Size) -> None:
         assert all(one.furniture != other.furniture for one, other in combinations(rooms, 2))
 
 
-@pytest.mark.parametrize(("name", "known", "new"), [("full", 28, 12), ("small", 80, 39), ("medium", 79, 40)])
+@pytest.mark.parametrize(("name", "known", "new"), [("full", 28, 12), ("small", 192, 46), ("medium", 79, 40)])
 def test_unseen_rooms_are_not_in_train(by_size: dict[str, Games], name: str, known: int, new: int) -> None:
     games = by_size[name]
     scenes: dict[str, set[int]] = defaultdict(set)

@@ -11,12 +11,12 @@ from scipy import stats
 
 from seedbench.policies.base import Sampling
 from seedbench.policies.batching import Batcher
-from seedbench.policies.sampling import RowSampler, cut_at_stop
+from seedbench.policies.sampling import ResponseEnds, RowSampler, cut_at_stop
 
 
 def draws(sampling: Sampling, logits: list[float], count: int) -> list[int]:
-    scores = torch.tensor([logits] * count)
-    return RowSampler(sampling, range(count))(torch.empty(count, 0), scores).argmax(dim=-1).tolist()
+    sampler = RowSampler(sampling, range(count))
+    return sampler.draw(sampler.cut(torch.tensor([logits] * count)), range(count)).tolist()
 
 
 def test_gumbel_draws_follow_the_softmax_at_a_temperature() -> None:
@@ -49,11 +49,39 @@ def test_top_k_and_top_p_leave_the_tokens_worked_out_by_hand(top_k: int, top_p: 
 def test_a_rows_noise_advances_with_each_token_and_ignores_its_neighbours() -> None:
     scores = torch.zeros(3, 50)
     together, alone = RowSampler(Sampling(1.0, 1), [1, 2, 3]), RowSampler(Sampling(1.0, 1), [2])
-    first, second = (together(scores, scores) for _ in range(2))
-    assert torch.equal(first[1:2], alone(scores[:1], scores[:1]))
-    assert torch.equal(second[1:2], alone(scores[:1], scores[:1]))
+    first, second = (together._noise(range(3), scores) for _ in range(2))
+    assert torch.equal(first[1:2], alone._noise([0], scores[:1]))
+    assert torch.equal(second[1:2], alone._noise([0], scores[:1]))
     assert not torch.equal(first[1], second[1])
     assert torch.isfinite(first).all()
+    drawn = [RowSampler(Sampling(1.0, 1), [1, 2, 3]).draw(scores[:1], [row]).item() for row in range(3)]
+    assert drawn == first.argmax(dim=-1).tolist()
+
+
+def test_log_probabilities_are_those_of_what_is_drawn_from() -> None:
+    scores = torch.tensor([[math.log(p) for p in (0.4, 0.3, 0.2, 0.1)]] * 4)
+    tokens = torch.arange(4)
+
+    def probabilities(sampling: Sampling) -> list[float]:
+        sampler = RowSampler(sampling, range(4))
+        return sampler.logprobs(sampler.cut(scores), tokens).exp().tolist()
+
+    assert probabilities(Sampling(1.0, 1)) == pytest.approx([0.4, 0.3, 0.2, 0.1])
+    # At temperature 1/2 probabilities are squared: .16 .09 .04 .01 of .30.
+    assert probabilities(Sampling(0.5, 1)) == pytest.approx([16 / 30, 9 / 30, 4 / 30, 1 / 30])
+    assert probabilities(Sampling(1.0, 1, top_k=2)) == pytest.approx([4 / 7, 3 / 7, 0, 0])
+    assert probabilities(Sampling(1.0, 1, top_p=0.75)) == pytest.approx([4 / 9, 3 / 9, 2 / 9, 0])
+    assert probabilities(Sampling(0.0, 1)) == [1, 1, 1, 1]
+
+
+def test_a_response_ends_at_an_end_token_or_the_token_that_completes_a_stop() -> None:
+    letters = "abcdefghij"
+    ends = ResponseEnds(eos=(9,), stops=("cde", ""), decode=lambda ids: "".join(letters[number] for number in ids))
+    assert [ends(range(length)) for length in range(1, 6)] == [False, False, False, False, True]
+    assert ends([0, 9])
+    assert not ends([4, 3, 2])
+    # A stop string is looked for where it can be complete: in as many tokens as it has bytes, and a few more.
+    assert ends([0] * 500 + [2, 3, 4])
 
 
 def test_the_stop_that_is_complete_first_wins() -> None:

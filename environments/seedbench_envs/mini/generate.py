@@ -22,7 +22,7 @@ from seedbench_envs.mini.problem import Goal, Thing, pddl_problem, task_sentence
 from seedbench_envs.mini.rooms import Dice, Room, new_id, rooms_of
 from seedbench_envs.mini.sizes import FULL, Size
 
-GENERATOR_VERSION = 2
+GENERATOR_VERSION = 3
 """Raised whenever a game is added or the bytes of one change."""
 
 FAMILIES = tuple(PHRASES)

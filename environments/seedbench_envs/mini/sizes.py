@@ -34,7 +34,9 @@ class Size:
 
 FULL = Size("full", range(6, 15), 0, (10, 18), True, 10, 7, 0, {"train": 100, "valid_seen": 20, "valid_unseen": 20})
 _GAMES = {"train": 100, "valid_seen": 40, "valid_unseen": 40}
-SMALL = Size("small", range(4, 6), 1, (3, 5), False, 30, 20, 1000, _GAMES)
+# Enough games that a policy trained on them for hundreds of updates meets hardly one twice.
+_MANY = {**_GAMES, "train": 800}
+SMALL = Size("small", range(4, 6), 1, (3, 5), False, 60, 48, 1000, _MANY)
 MEDIUM = Size("medium", range(6, 9), 2, (6, 9), False, 30, 20, 2000, _GAMES)
 
 SIZES = (FULL, SMALL, MEDIUM)

@@ -1,0 +1,162 @@
+"""Episodes with their tokens: the harness's own roll-out, watched by a recorder that keeps what was sampled.
+
+All episodes of an iteration are open at once, so that the policy sees the same batches however fast the machine is:
+with environments that answer at once (`slow` is False), two runs of one seed give equal numbers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from seedbench.errors import SeedBenchError
+from seedbench.panels import Panel
+from seedbench.policies.base import Policy, Request, Response, Sampled
+from seedbench.protocol import Protocol
+from seedbench.registry import get_suite
+from seedbench.rollout import run_episode
+from seedbench.types import Episode, Message, Outcome, Task
+
+Rewrite = Callable[[Task, tuple[Message, ...]], tuple[Message, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """An episode to play. `repeat` must differ between attempts at one task that are played together."""
+
+    task: Task
+    repeat: int
+    group: int
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """A finished episode with what the policy was asked and, token by token, what it said."""
+
+    attempt: Attempt
+    episode: Episode
+    prompts: tuple[tuple[Message, ...], ...]
+    """As asked in each turn, before `rewrite`."""
+    sampled: tuple[Sampled, ...]
+    """One a turn; empty for policies that do not record tokens."""
+
+
+@dataclass(slots=True)
+class _Heard:
+    prompts: list[tuple[Message, ...]] = field(default_factory=list)
+    sampled: list[Sampled] = field(default_factory=list)
+
+
+class _Recorder(Policy):
+    """Stands before a policy and keeps, by episode, what it was asked and what it sampled."""
+
+    def __init__(self, policy: Policy, rewrite: Rewrite | None) -> None:
+        self.name = policy.name
+        self.needs_prompt = policy.needs_prompt
+        self.heard: dict[tuple[str, int], _Heard] = {}
+        self._policy = policy
+        self._rewrite = rewrite
+
+    def identity(self) -> dict[str, Any]:
+        return self._policy.identity()
+
+    def forget(self, task: Task, repeat: int) -> None:
+        self._policy.forget(task, repeat)
+
+    async def act(self, request: Request) -> Response:
+        asked = request.messages
+        if self._rewrite is not None:
+            request = _with_messages(request, self._rewrite(request.task, asked))
+        response = await self._policy.act(request)
+        heard = self.heard.setdefault((request.task.id, request.repeat), _Heard())
+        heard.prompts.append(asked)
+        if response.sampled is not None:
+            heard.sampled.append(response.sampled)
+        return response
+
+
+def _with_messages(request: Request, messages: tuple[Message, ...]) -> Request:
+    from dataclasses import replace
+
+    return replace(request, messages=messages)
+
+
+def play(
+    attempts: Sequence[Attempt],
+    panel: Panel,
+    protocol: Protocol,
+    policy: Policy,
+    *,
+    rewrite: Rewrite | None = None,
+    told: Callable[[Episode], None] | None = None,
+    max_infra: float = 0.2,
+) -> list[Played]:
+    """Play attempts, all at once, and return them in the order given.
+
+    An episode that ended in an infrastructure error is left out of the result: it says nothing of the policy.
+
+    Args:
+        attempts: what to play; tasks of `panel`.
+        panel: decides the environment's data.
+        protocol: how the policy is asked.
+        policy: what answers; it is opened and closed here.
+        rewrite: changes the messages that the policy is asked.
+        told: is told of every finished episode.
+        max_infra: share of infrastructure errors above which the iteration fails.
+
+    Raises:
+        SeedBenchError: what concerns the whole run, and too many infrastructure errors.
+    """
+    return asyncio.run(_play(attempts, panel, protocol, _Recorder(policy, rewrite), policy, told, max_infra))
+
+
+async def _play(
+    attempts: Sequence[Attempt],
+    panel: Panel,
+    protocol: Protocol,
+    recorder: _Recorder,
+    policy: Policy,
+    told: Callable[[Episode], None] | None,
+    max_infra: float,
+) -> list[Played]:
+    suite, options = get_suite(panel.suite), protocol.settings.environment
+
+    async def one(attempt: Attempt) -> Episode:
+        env = suite.make(panel, "native", **options)
+        try:
+            episode = await run_episode(env, attempt.task, protocol, recorder, repeat=attempt.repeat, seed=attempt.seed)
+        finally:
+            with suppress(Exception):  # what broke in the episode may break here too
+                env.close()
+        if told is not None:
+            told(episode)
+        return episode
+
+    try:
+        await policy.open()
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(one(attempt)) for attempt in attempts]
+    except* SeedBenchError as errors:
+        raise errors.exceptions[0] from None  # the first says what happened; the rest follow from it
+    finally:
+        await policy.close()
+    played = []
+    broken = ""
+    for attempt, task in zip(attempts, tasks, strict=True):
+        episode = task.result()
+        if episode.outcome is Outcome.INFRA_ERROR:
+            broken = episode.error
+            continue
+        heard = recorder.heard.get((attempt.task.id, attempt.repeat), _Heard())
+        played.append(Played(attempt, episode, tuple(heard.prompts), tuple(heard.sampled)))
+    lost = len(attempts) - len(played)
+    if lost > max(max_infra * len(attempts), 1) or not played:
+        raise SeedBenchError(
+            f"{lost} of {len(attempts)} training episodes ended in infrastructure errors (the last:"
+            f" {broken.rstrip('.')}). Mend the cause and run the same command again."
+        )
+    return played

@@ -1,0 +1,69 @@
+"""Ctrl-C and SIGTERM in a training run: stop where nothing is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any, Self
+
+
+class Interrupts:
+    """While active, SIGINT and SIGTERM raise KeyboardInterrupt, but never inside `shielded`.
+
+    In a shielded block (an optimiser step, the writing of a checkpoint) the signal waits for the end of the block;
+    a second one does not wait. Outside the main thread signals are left alone.
+    """
+
+    def __init__(self) -> None:
+        self._shielded = False
+        self._asked = False
+        self._old: dict[int, signal.Handlers | object] = {}
+
+    def __enter__(self) -> Self:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            try:
+                self._old[number] = signal.signal(number, self._handle)
+            except ValueError:  # not the main thread
+                return self
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._old.items():
+            signal.signal(number, handler)  # type: ignore[arg-type]
+        self._old.clear()
+
+    @contextmanager
+    def shielded(self) -> Iterator[None]:
+        """A block that a first signal does not cut short."""
+        self._shielded = True
+        try:
+            yield
+        finally:
+            self._shielded = False
+        if self._asked:
+            raise KeyboardInterrupt
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self._shielded and not self._asked:
+            self._asked = True
+            return
+        self._asked = True
+        _hush()
+        raise KeyboardInterrupt
+
+
+def _hush() -> None:
+    """Keep an event loop that is cut short from printing tracebacks of the tasks in which the signal came."""
+    try:
+        running = asyncio.get_running_loop()
+    except RuntimeError:
+        return
+
+    def report(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        if not isinstance(context.get("exception"), KeyboardInterrupt):
+            loop.default_exception_handler(context)
+
+    running.set_exception_handler(report)

@@ -1,0 +1,276 @@
+"""The training loop: gather -> signals -> update -> validate -> checkpoint. It knows no method by name.
+
+Everything random follows from the run's seed and the number of the update (task draws, episode seeds, the order of
+mini-batches), so that a run continued from a checkpoint goes on as if it had never stopped: on a CPU bit for bit.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from seedbench.errors import SeedBenchError
+from seedbench.panels import Panel
+from seedbench.policies.checkpoint import sha256_of_json
+from seedbench.protocol import Protocol
+from seedbench_trainers import checkpoint
+from seedbench_trainers.base import Method, Metrics
+from seedbench_trainers.checkpoint import State
+from seedbench_trainers.config import TrainConfig
+from seedbench_trainers.interrupts import Interrupts
+from seedbench_trainers.journal import Journal, read_journal
+from seedbench_trainers.records import Batch
+from seedbench_trainers.rollouts import describe
+from seedbench_trainers.setup import Prepared, bound_settings, fraction_mark, open_run, prepare, validation_folder
+from seedbench_trainers.toolbox import Toolbox
+from seedbench_trainers.traces import traces_due, write_traces
+from seedbench_trainers.trackers import open_trackers
+from seedbench_trainers.trainee import Trainee, load_trainee
+from seedbench_trainers.update import NotFinite, Updater
+from seedbench_trainers.validation import validate
+from seedbench_trainers.view import TrainView, make_view
+
+
+class Loop:
+    """One training run in a folder of its own."""
+
+    def __init__(self, config: TrainConfig, out: Path, view: TrainView, interrupts: Interrupts) -> None:
+        self.config, self.out, self.view, self.interrupts = config, out, view, interrupts
+        self.total = config.planned_updates
+        self.digest = sha256_of_json(bound_settings(config))
+        self.method: Method
+        self.panel: Panel
+        self.protocol: Protocol
+        self.trainee: Trainee
+        self.updater: Updater
+        self.tools: Toolbox
+        self.journal: Journal
+        self.state = State()
+
+    def run(self, prepared: Prepared) -> None:
+        """Train from where the folder stands to the last update."""
+        self.method, self.panel, self.protocol = prepared.method, prepared.panel, prepared.protocol
+        self._load(prepared.model)
+        try:
+            if not self.state.logged:
+                self._close_update()
+            while self.state.update < self.total:
+                self._update()
+                self._close_update()
+        except KeyboardInterrupt:
+            self._save()
+            raise
+        finally:
+            self.journal.close()
+
+    def _load(self, model: str) -> None:
+        folder = checkpoint.latest(self.out)
+        self.view.phase("loading the model")
+        self.trainee = load_trainee(self.config, model, reference=self.method.needs_reference, resume=folder)
+        self.updater = Updater(self.trainee, self.method, self.config, self.total)
+        if folder is not None:
+            self.state = checkpoint.restore(folder, self.updater.optimiser, self.trainee.loaded.model.device)
+            self.updater.steps_done = self.state.optimiser_steps
+        self.state.start = self.state.start or dict(self.trainee.loaded.identity)
+        # An update that was not logged yet is closed first; lines after the checkpoint's are made again.
+        lines = self.state.update if self.state.logged else self.state.update - 1
+        trackers = open_trackers(
+            self.out,
+            tensorboard=self.config.track.tensorboard,
+            wandb=self.config.track.wandb,
+            after=lines,
+            config=self.config.model_dump(mode="json"),
+            note=self.view.note,
+        )
+        self.journal = Journal(self.out, after=lines, trackers=trackers)
+        self.tools = Toolbox(self.config, self.panel, self.protocol, self.out, self.trainee, self.method, self.view)
+        past = read_journal(self.out)
+        self.view.start(self.total, self._title(), list(self.panel.families()), past)
+
+    def _title(self) -> str:
+        config = self.config
+        return f"{config.method}{fraction_mark(config)} · {config.suite} · {config.model} · {self.protocol.name}"
+
+    def _update(self) -> None:
+        """One iteration. The weights change only inside the shielded block at its end."""
+        number = self.state.update
+        metrics: Metrics = {}
+        with self._timed("rollout", metrics):
+            batch = self.method.gather(self.tools, number)
+        if not batch.samples:
+            raise SeedBenchError(
+                f"update {number + 1} has nothing to learn from: no episode has a single response. Look at the run's"
+                " protocol and model (`seedbench eval` with the same ones shows what happens)."
+            )
+        with self._timed("signals", metrics):
+            if self.method.needs_reference:
+                self.tools.fill_reference(batch.samples)
+            metrics |= self.method.signals(batch, self.tools)
+        if batch.trajectories:
+            metrics |= describe(batch)
+        with self.interrupts.shielded():
+            with self._timed("update", metrics):
+                try:
+                    metrics |= self.updater.update(batch.samples, number)
+                except NotFinite as error:
+                    raise self._halted(error, batch.samples) from None
+            metrics |= self.method.after(batch)
+            metrics["memory/peak_gib"] = peak_gib()
+            self._trace(batch, number + 1)
+            self._count(batch, metrics)
+            self.state = replace(
+                self.state,
+                update=number + 1,
+                logged=False,
+                optimiser_steps=self.updater.steps_done,
+                metrics=metrics,
+            )
+
+    def _trace(self, batch: Batch, number: int) -> None:
+        track = self.config.track
+        if self.method.samples_policy and batch.trajectories and traces_due(track, number, self.total):
+            beta = getattr(self.method.settings, "beta", None)
+            write_traces(self.out, number, batch, self.trainee.loaded.tokenizer, beta, track.traces)
+
+    def _halted(self, error: NotFinite, samples: list[Any]) -> SeedBenchError:
+        """Keep what is needed to look into it: the weights before the step and the batch."""
+        folder = self.out / "halted"
+        checkpoint.save_weights(
+            folder, self.trainee, {"label": "before the step that failed", "update": self.state.update}
+        )
+        error.dump(samples, folder / "batch.npz")
+        return SeedBenchError(
+            f"update {self.state.update + 1}: {error}. Training stopped before the step; the weights and the batch are"
+            f" in '{folder}'. A lower optimiser.lr is the usual cure; the run's last checkpoint is untouched."
+        )
+
+    def _count(self, batch: Any, metrics: Metrics) -> None:
+        totals = dict(self.state.totals)
+        played = [*(t.episode for t in batch.trajectories), *batch.discarded]
+        episodes = played if self.method.samples_policy else []
+        for key, amount in (
+            ("tokens/prompt", sum(e.usage.prompt_tokens for e in episodes)),
+            ("tokens/generated", sum(e.usage.generated_tokens for e in episodes)),
+            ("tokens/trained", metrics.get("update/tokens", 0.0)),
+            ("steps/environment", sum(len(e.turns) for e in episodes)),
+            ("episodes", len(episodes)),
+            ("seconds", sum(metrics[f"time/{p}"] for p in ("rollout", "signals", "update"))),
+        ):
+            totals[key] = totals.get(key, 0.0) + amount
+        self.state.totals = totals
+        metrics |= totals
+
+    def _close_update(self) -> None:
+        """Validate where it is due, log the update's line, save."""
+        number, metrics = self.state.update, dict(self.state.metrics)
+        last = number == self.total
+        if last:
+            with self.interrupts.shielded():
+                checkpoint.save_weights(self.out / checkpoint.FINAL, self.trainee, self._label("final"))
+        if self._validation_due(number, last):
+            with self._timed("validation", metrics):
+                metrics |= self._validate(number, last)
+            self._keep_best(number, metrics["validation/success"])
+        with self.interrupts.shielded():
+            self.journal.record(number, metrics, self.state.optimiser_steps)
+            self.state = replace(self.state, logged=True, metrics={})
+            self.view.update(number, metrics)
+            every = self.config.checkpoints.every
+            if last or (every and number and number % every == 0):
+                self._save()
+
+    def _validate(self, number: int, last: bool) -> Metrics:
+        identity = self.state.start
+        if last:  # what `seedbench eval RUN/final` will find
+            identity = self.trainee.identity(self.out / checkpoint.FINAL)
+        elif number:
+            identity = {"kind": "training", "update": number, "start": identity, "configuration": self.digest}
+        policy = self.tools.policy(identity=identity)
+        folder = validation_folder(self.out, number)
+        return validate(self.config, self.protocol, policy, folder, self.view.progress("validation"))
+
+    def _validation_due(self, number: int, last: bool) -> bool:
+        settings = self.config.validation
+        if not settings.panel:
+            return False
+        if number == 0:
+            return settings.before
+        return last or bool(settings.every and number % settings.every == 0)
+
+    def _keep_best(self, number: int, success: float) -> None:
+        if self.state.best is not None and success <= self.state.best:
+            return
+        self.state.best = success
+        if number:
+            label = {**self._label("best of validation"), "validation/success": success}
+            with self.interrupts.shielded():
+                checkpoint.save_weights(self.out / checkpoint.BEST, self.trainee, label)
+
+    def _label(self, text: str) -> dict[str, Any]:
+        return {"label": text, "method": self.config.method, "update": self.state.update}
+
+    def _save(self) -> None:
+        with self._timed("checkpoint", {}):
+            checkpoint.save(self.out, self.state, self.trainee, self.updater.optimiser, self.config.checkpoints.keep)
+
+    @contextmanager
+    def _timed(self, phase: str, metrics: Metrics) -> Iterator[None]:
+        self.view.phase(phase)
+        start = time.perf_counter()
+        yield
+        metrics[f"time/{phase}"] = time.perf_counter() - start
+
+
+def peak_gib() -> float:
+    """Most memory used so far, in GiB: the GPU's where there is one, else the process's."""
+    import resource
+
+    import torch
+
+    if torch.cuda.is_available():
+        return torch.cuda.max_memory_allocated() / 2**30
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20  # kibibytes on Linux
+
+
+def train(config: TrainConfig, out: Path, *, quiet: bool = False) -> dict[str, Any]:
+    """Train a configuration into a folder, or go on there, and return what there is to show.
+
+    Returns:
+        `final`: folder of the final weights; `tables`: (label, summary) of the validations before the first and after
+        the last update; `curves`: files of the learning curve.
+
+    Raises:
+        UsageError: the configuration cannot be right, or the folder holds a run with another one.
+        SeedBenchError: data, model or disk fail; what is done is kept and the same command goes on.
+        KeyboardInterrupt: passed on after the state was saved.
+    """
+    from rich.console import Console
+
+    from seedbench_trainers.curves import curve_csv, draw_curves
+
+    with open_run(config, out) as run, Interrupts() as interrupts:
+        prepared = prepare(config, out, lambda stage, folder: train_stage(stage, out / folder, quiet))
+        run.note_panel(prepared.panel)
+        with make_view(Console(stderr=True), quiet) as view:
+            loop = Loop(config, out, view, interrupts)
+            try:
+                loop.run(prepared)
+            finally:
+                run.end(loop.state.totals)
+        return {
+            "final": out / checkpoint.FINAL,
+            "tables": run.tables(loop.total),
+            "curves": [*draw_curves(out), curve_csv(out)],
+        }
+
+
+def train_stage(config: TrainConfig, out: Path, quiet: bool) -> str:
+    """Train a stage of another run unless it is done; the path of its final weights."""
+    final = out / checkpoint.FINAL
+    if not (final / checkpoint.LABEL).is_file():
+        train(config, out, quiet=quiet)
+    return str(final)

@@ -1,0 +1,126 @@
+"""The tools that the loop lends a method (`base.Tools`): roll-outs, scores, prompts and answers of the snapshot."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+from seedbench.panels import Panel
+from seedbench.policies.base import ContextOverflow, PolicyFault, Request, Response, Sampling
+from seedbench.policies.prompts import PromptTokens
+from seedbench.policies.transformers_ import TransformersPolicy
+from seedbench.protocol import Protocol
+from seedbench.rollout import derive_seed
+from seedbench.types import Message, Task
+from seedbench_trainers.base import Method
+from seedbench_trainers.config import TrainConfig
+from seedbench_trainers.packed import score_packed
+from seedbench_trainers.records import Batch, Floats, Sample
+from seedbench_trainers.rollouts import RolloutPlan
+from seedbench_trainers.setup import rollout_protocol
+from seedbench_trainers.trainee import Trainee
+from seedbench_trainers.view import TrainView
+
+
+class Toolbox:
+    """Implements `base.Tools` over a trainee."""
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        panel: Panel,
+        protocol: Protocol,
+        out: Path,
+        trainee: Trainee,
+        method: Method,
+        view: TrainView,
+    ) -> None:
+        self.config, self.panel, self.protocol, self.out = config, panel, protocol, out
+        self._trainee, self._view = trainee, view
+        self.loaded = loaded = trainee.loaded
+        self._prompts = PromptTokens(loaded.tokenizer, loaded.template, name=config.model, eos=loaded.eos)
+        rewrites = type(method).prompt is not Method.prompt
+        self._plan = RolloutPlan(
+            config=config,
+            panel=panel,
+            protocol=rollout_protocol(config, protocol),
+            policy=lambda: self.policy(record=True),
+            rewrite=method.prompt if rewrites else None,
+            told=view.episode,
+        )
+
+    def policy(self, *, record: bool = False, identity: dict[str, object] | None = None) -> TransformersPolicy:
+        """The model under training as a policy of the harness, at its present weights."""
+        loaded, settings = self._trainee.loaded, self.config.rollout
+        return TransformersPolicy.serving(
+            loaded,
+            name=self.config.method,
+            identity=dict(identity or loaded.identity),
+            batch_size=settings.batch_size,
+            record=record,
+            cache_gib=settings.cache_gib,
+            autocast_dtype=self._trainee.autocast,
+        )
+
+    def rollouts(self, iteration: int) -> Batch:
+        """See `base.Tools`."""
+        return self._plan.collect(iteration)
+
+    def score(self, samples: Sequence[Sample], *, reference: bool = False) -> list[Floats]:
+        """See `base.Tools`."""
+        trainee = self._trainee
+        if reference:
+            assert trainee.reference is not None, "the method's needs_reference is False"
+            with trainee.reference_weights(), trainee.precision():
+                return self._score(trainee.reference, samples)
+        with trainee.precision():
+            return self._score(trainee.scorer, samples)
+
+    def _score(self, scorer: object, samples: Sequence[Sample]) -> list[Floats]:
+        # Without gradients nothing is kept for a backward pass, so that four times the tokens fit.
+        budget = 4 * self.config.update.tokens
+        return score_packed(scorer, samples, tokens=budget, temperature=self.config.rollout.temperature)  # type: ignore[arg-type]
+
+    def fill_reference(self, samples: Sequence[Sample]) -> None:
+        """Write the reference's log-probabilities into the signal `ref`."""
+        for sample, logprobs in zip(samples, self.score(samples, reference=True), strict=True):
+            sample.signals["ref"] = logprobs
+
+    def encode(self, messages: Sequence[Message]) -> tuple[int, ...]:
+        """See `base.Tools`."""
+        return tuple(self._prompts.encode(messages, self.protocol.settings.sampling.thinking))
+
+    def ask(self, prompts: Sequence[tuple[Message, ...]], sampling: Sampling) -> list[Response | None]:
+        """See `base.Tools`."""
+        return asyncio.run(self._ask(prompts, sampling))
+
+    async def _ask(self, prompts: Sequence[tuple[Message, ...]], sampling: Sampling) -> list[Response | None]:
+        policy = self.policy()
+        task = Task("", "", "", "")
+
+        async def one(number: int, messages: tuple[Message, ...]) -> Response | None:
+            request = Request(
+                task=task,
+                repeat=number,
+                turn=0,
+                seed=derive_seed(self.config.seed, "ask", number),
+                messages=messages,
+                sampling=sampling,
+                observation="",
+                admissible_actions=None,
+            )
+            try:
+                return await policy.act(request)
+            except (ContextOverflow, PolicyFault):
+                return None
+
+        await policy.open()
+        try:
+            return list(await asyncio.gather(*(one(n, messages) for n, messages in enumerate(prompts))))
+        finally:
+            await policy.close()
+
+    def note(self, message: str) -> None:
+        """See `base.Tools`."""
+        self._view.note(message)
