@@ -102,7 +102,7 @@ def test_no_two_splits_share_a_task(suite: str, size: str) -> None:
 
 MINI_PANELS = [
     *(("train", "", 100), ("valid_seen", "", 20), ("valid_unseen", "", 20)),
-    *(("train", "-small", 100), ("valid_seen", "-small", 40), ("valid_unseen", "-small", 40)),
+    *(("train", "-small", 800), ("valid_seen", "-small", 40), ("valid_unseen", "-small", 40)),
     *(("train", "-medium", 100), ("valid_seen", "-medium", 40), ("valid_unseen", "-medium", 40)),
 ]
 

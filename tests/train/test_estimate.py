@@ -117,11 +117,11 @@ def test_a_conversation_is_one_sample() -> None:
 
 def test_demonstrations() -> None:
     sizes = estimate(resolve("sft", "mini-alfworld"))
-    assert (sizes.samples, sizes.steps) == (64, 1)
+    assert (sizes.samples, sizes.steps) == (32, 1)
     assert sizes.memory is not None
     assert (sizes.memory.cache, sizes.memory.reference) == (0, 0)
     everything = estimate(resolve("sft", "mini-alfworld", overrides=["update.mini_batch=0"]))
-    assert everything.samples == 1024
+    assert everything.samples == 4800
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ def test_dry_run_prints_the_configuration_and_its_sizes(cli: Command, calls: lis
     assert (table["optimiser"]["lr"], table["updates"], table["seed"]) == (1e-4, 7, 2)
     assert "# 7 updates; in each at most 128 samples, 524,288 tokens, 1 optimiser step; at most 896 samples" in told.out
     assert "# tiny: 618,624 parameters, 618,624 of them trained\n" in told.out
-    assert "(weights 4.0 MiB, gradients 4.0 MiB, optimiser 8.0 MiB, activations " in told.out
+    assert "(weights 2.4 MiB, gradients 2.4 MiB, optimiser 4.7 MiB, activations " in told.out
     file = tmp_path / "printed.toml"
     file.write_text(told.out, encoding="utf-8")
     again = resolve("grpo", recipe=str(file))

@@ -41,6 +41,9 @@ class Annotated(Settings):
     """Share of acting demonstrations among the samples (noisy oracle play, as in the warm start); the paper: none."""
     acting_noise: float = Field(default=0.3, ge=0, le=1)
     """Share of random actions in them."""
+    acting_skill: float = Field(default=0.0, ge=0, le=1)
+    """Share of them that is shown behind the rules' skill of the demonstration: a tiny model has never read a skill,
+    and as a teacher it would not know what to do with one. The paper: none."""
     holdout: float = Field(default=0.1, ge=0, lt=1)
     """Share of the trajectories that is held out, to log a loss on."""
     max_length: int = Field(default=8192, ge=1)

@@ -25,10 +25,12 @@ from seedbench_trainers import base
 from seedbench_trainers.config import TrainConfig
 from seedbench_trainers.demonstrations import demonstrate
 from seedbench_trainers.methods.sft import part, taken
-from seedbench_trainers.records import Batch, Sample, Trajectory
+from seedbench_trainers.records import Batch, Sample, Trajectory, in_context
 from seedbench_trainers.skills.analysis import Analysis, Style, analysis_prompt, format_analysis
-from seedbench_trainers.skills.analyzers import make_analyzer
+from seedbench_trainers.skills.analyzers import make_analyzer, oracle_plan
 from seedbench_trainers.skills.annotate import annotate, annotated
+from seedbench_trainers.skills.insertion import insert_skill
+from seedbench_trainers.skills.rules import analyse
 from seedbench_trainers.stage1 import Annotated
 
 if TYPE_CHECKING:
@@ -149,10 +151,23 @@ class SkillSFT(base.Method):
         )  # fmt: skip
         shift, samples = len(data.trajectories), acting.samples
         chosen = sorted(range(len(samples)), key=lambda number: derive_seed(self.config.seed, "mixed", number))[:wanted]
+        skilled = set(chosen[: round(options.acting_skill * len(chosen))])
+        plan = oracle_plan(tools.panel)
         data.trajectories += acting.trajectories
-        data.samples += [
-            replace(samples[number], trajectory=samples[number].trajectory + shift, signals={}) for number in chosen
-        ]
+        for number in chosen:
+            sample = samples[number]
+            if number in skilled:
+                trajectory = acting.trajectories[sample.trajectory]
+                sample = behind_skill(sample, trajectory, plan(trajectory.episode), tools)
+            data.samples.append(replace(sample, trajectory=sample.trajectory + shift, signals={}))
+
+
+def behind_skill(sample: Sample, trajectory: Trajectory, plan: Sequence[str] | None, tools: base.Tools) -> Sample:
+    """An acting sample whose prompt holds the rules' skill of its trajectory."""
+    episode = trajectory.episode
+    skill = analyse(episode, plan, episode.family).skill
+    asked = insert_skill(trajectory.prompts[sample.turns[0]], skill, instruction=episode.instruction)
+    return in_context(sample, tools.encode(asked))
 
 
 def to_sample(episode: Episode, analysis: Analysis, style: Style, tools: base.Tools) -> Sample:
