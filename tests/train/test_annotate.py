@@ -127,6 +127,23 @@ def test_a_server_that_dies_loses_nothing_and_nothing_is_asked_twice(run: Path) 
     assert sorted(note.task for note in notes) == [f"train/{n}" for n in range(6)]
 
 
+def test_a_server_that_is_gone_does_no_harm_where_nothing_is_left_to_ask(run: Path) -> None:
+    with FakeServer(answering(GOOD)) as server:
+        notes = annotate(run, model(server))
+    lines: list[str] = []
+    assert annotate(run, model(server), note=lines.append) == notes
+    assert lines[0].startswith("nothing is left to ask the analyzer, which is away: ")
+    assert lines[1] == "kept 6 of 6 annotations (3 of solved episodes, 3 of failed)"
+    file = run / FILE
+    file.write_bytes(b"".join(file.read_bytes().splitlines(keepends=True)[:-1]))
+    with pytest.raises(SeedBenchError, match="does not answer"):
+        annotate(run, model(server))
+    file.unlink()
+    annotate(run, RulesAnalyzer(lambda _: None))
+    with pytest.raises(SeedBenchError, match="does not answer"):  # the rules' annotations are not the server's
+        annotate(run, model(server))
+
+
 def test_a_refused_key_ends_the_work_at_once(run: Path) -> None:
     with (
         FakeServer(lambda body, number: Reply(401, {"error": "no"})) as server,

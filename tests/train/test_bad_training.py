@@ -11,7 +11,9 @@ import pytest
 import torch
 from transformers import PreTrainedModel
 
+from seedbench.errors import SeedBenchError
 from seedbench_trainers.base import Tokens
+from seedbench_trainers.checkpoint import _replace
 from seedbench_trainers.config import TrainConfig
 from seedbench_trainers.methods.grpo import GRPO
 from tests.eval.helpers import Command, command_line, said
@@ -114,6 +116,16 @@ def test_a_loss_that_is_no_number(train: Callable[..., Any], model: Path, tmp_pa
     assert numbers(tmp_path / "run") == numbers(tmp_path / "whole")
 
 
+def test_a_loss_that_is_no_number_and_a_full_disk(train: Callable[..., Any], model: Path) -> None:
+    Poisoned.calls = 0
+    settings = config(model, method="grpo", **SMALL).model_copy(update={"method": "poisoned"})
+    with method_installed("poisoned", Poisoned), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(np, "savez_compressed", _full)
+        text = said(train(settings, method="poisoned"), 1)
+    assert text.startswith("update 3: the loss is not a finite number, and ")
+    assert "No space left on device" in text
+
+
 @pytest.mark.parametrize("rate", [1e30, 1e5])
 @pytest.mark.parametrize("size", [0, 2])
 def test_a_learning_rate_that_destroys_the_model(
@@ -174,6 +186,28 @@ def test_a_full_disk_at_a_checkpoint(
 
 
 # Folders
+
+
+def test_a_full_disk_for_the_tiny_model(
+    train: Callable[..., Any], suite: EchoSuite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PreTrainedModel, "save_pretrained", _full)
+        text = said(train(config("tiny:xs", **SMALL)), 1)
+    assert text.startswith("cannot write the tiny model ")
+    assert text.endswith("Free space and run the same command again.")
+    assert not list((tmp_path / "run").glob("*start*"))
+
+
+def test_a_folder_that_cannot_be_replaced_stays(tmp_path: Path) -> None:
+    (tmp_path / "final").mkdir()
+    with pytest.raises(SeedBenchError, match="cannot write"):
+        _replace(tmp_path / "no draft", tmp_path / "final")
+    assert [path.name for path in tmp_path.iterdir()] == ["final"]
+
+
+def test_a_seed_of_any_size(train: Callable[..., Any], model: Path) -> None:
+    assert train(config(model, seed=10**30, lora={"rank": 2}, **SMALL)).code == 0
 
 
 def test_a_folder_with_other_settings(train: Callable[..., Any], model: Path, tmp_path: Path) -> None:

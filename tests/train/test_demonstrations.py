@@ -181,6 +181,10 @@ def test_free_decoding_in_a_window_is_a_sample_a_turn(panel: Panel, loaded: Load
 def test_what_cannot_be_demonstrated(panel: Panel, protocol: Protocol, loaded: Loaded):
     with pytest.raises(SeedBenchError, match=r"has \d tokens, the protocol allows 1: raise it"):
         demonstrate(panel, protocol.with_settings(response_tokens=1), loaded, episodes=2, noise=0, seed=0)
+    with pytest.raises(
+        SeedBenchError, match=r"could be played: a prompt of \d+ tokens exceeds .*; raise prompt_tokens"
+    ):
+        demonstrate(panel, protocol.with_settings(prompt_tokens=5), loaded, episodes=2, noise=0, seed=0)
     with pytest.raises(SeedBenchError, match=r"none of 4 demonstrations .* was solved within 1 steps"):
         demonstrate(panel, protocol.with_settings(steps=1), loaded, episodes=4, noise=0, seed=0)
 

@@ -42,6 +42,7 @@ def _tools(loaded: Loaded, answers: Sequence[str | None] = (), context: int | No
     """Tools with a policy that writes `answers` about its trajectories."""
     prompts = PromptTokens(loaded.tokenizer, loaded.template, name="tiny", eos=loaded.eos)
     asked: list[Any] = []
+    noted: list[str] = []
 
     def ask(questions: Any, sampling: Any) -> list[Response | None]:
         asked.extend((question, sampling) for question in questions)
@@ -52,7 +53,7 @@ def _tools(loaded: Loaded, answers: Sequence[str | None] = (), context: int | No
         protocol=_protocol(),
         loaded=SimpleNamespace(context=context, tokenizer=loaded.tokenizer),
         encode=lambda messages: tuple(prompts.encode(messages)),
-        ask=ask, asked=asked, note=lambda _: None, **more,
+        ask=ask, asked=asked, note=noted.append, noted=noted, **more,
     )  # fmt: skip
 
 
@@ -100,6 +101,7 @@ def test_the_policys_own_analyses(suite: Any, loaded: Loaded) -> None:
     assert figures["skill/parsed/unsolved"] == pytest.approx(1 / 3)
     assert figures["skill/parsed/pick"] == pytest.approx(2 / 7)
     assert figures["skill/words"] == 1.5
+    assert tools.noted == ["1 of 7 analyses cannot be had: the prompt does not fit into the model's context"]
     assert [t.notes["analysis"] for t in batch.trajectories] == ["" if a is None else a for a in answers]
     assert [t.notes.get("refused", "") != "" for t in batch.trajectories] == [s is None for s in skills]
     (_, sampling), *_ = tools.asked
@@ -130,6 +132,8 @@ def test_own_prompts_fit_the_models_context(suite: Any, loaded: Loaded) -> None:
     (cut,) = own_prompts([long], _tools(loaded, context=None), TeacherSettings(analysis_prompt_tokens=1200))
     assert 1000 < len(tools.encode(cut)) <= 1200
     assert "steps left out]" in cut[0].content
+    with pytest.raises(UsageError, match=r"leaves no room .* context of 700: .* method.analysis_tokens=87"):
+        own_prompts([long], tools, TeacherSettings())
 
 
 def test_an_analyzer_behind_a_server(suite: Any, loaded: Loaded) -> None:

@@ -33,9 +33,9 @@ class Flipped(GRPO):
         return [-values for values in super().advantages(batch)]
 
 
-def _success(model: Path, out: Path, **changes: Any) -> list[float]:
+def _success(model: Path, out: Path, lr: float = 2e-3, **changes: Any) -> list[float]:
     """Validation success before and after some updates."""
-    run(config(model, validate=True, checkpoints={"every": 0}, optimiser={"lr": 2e-3}, **changes), out)
+    run(config(model, validate=True, checkpoints={"every": 0}, optimiser={"lr": lr}, **changes), out)
     return metric(out, "validation/success")
 
 
@@ -49,8 +49,9 @@ def test_a_trivial_environment_is_solved(model: Path, tmp_path: Path, method: st
 
 
 def test_the_wrong_sign_unlearns(model: Path, tmp_path: Path) -> None:
+    # A faster one gives one answer to everything before it has looked at the prompt: half right, and equal groups.
     with method_installed("flipped", Flipped):
-        _, after = _success(model, tmp_path, method="flipped", updates=12, rollout={"tasks": 6, "group": 8})
+        _, after = _success(model, tmp_path, 5e-4, method="flipped", updates=12, rollout={"tasks": 6, "group": 8})
     assert after < 0.2
     assert metric(tmp_path, "rollout/success")[-1] < 0.2
 

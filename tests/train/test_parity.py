@@ -164,11 +164,13 @@ def test_learning_rate_by_hand(schedule: str, warmup: float, rates: list[float])
     [
         ({"lr": 1e-3, "schedule": "linear"}, [1e-3, 7.5e-4, 5e-4, 2.5e-4]),
         ({"lr": 1e-3, "warmup": 0.5}, [5e-4, 1e-3, 1e-3, 1e-3]),
+        ({"lr": 1e-3, "warmup": 0.5, "schedule": "linear"}, [5e-4, 1e-3, 5e-4, 2.5e-4]),
+        ({"lr": 1e-3, "warmup": 0.2, "schedule": "cosine"}, [5e-4 * (1 + math.cos(math.pi * 0.375))]),
     ],
 )
 def test_every_update_has_its_rate(model: Path, tmp_path: Path, optimiser: dict[str, Any], rates: list[float]) -> None:
     """No update is wasted at rate 0."""
-    run(config(model, updates=4, rollout={"tasks": 2, "group": 2}, optimiser=optimiser), tmp_path)
+    run(config(model, updates=len(rates), rollout={"tasks": 2, "group": 2}, optimiser=optimiser), tmp_path)
     assert metric(tmp_path, "optim/lr") == pytest.approx(rates)
 
 

@@ -83,8 +83,8 @@ def test_the_papers_seed(suite: str, train_questions: Path) -> None:
     assert (options["analysis_prompt_tokens"], options["analysis_tokens"]) == (16384, 4096)
     assert options["stage1"] == {
         "run": True, "tasks": 180, "repeats": 8, "temperature": 0.4, "collected": "", "analyzer": "rules",
-        "style": "full", "acting": 0.0, "acting_noise": 0.3, "holdout": 0.1, "epochs": 3.0, "lr": 5e-6, "mini_batch": 8,
-        "max_length": 8192 if suite == "alfworld" else 12288,
+        "style": "full", "acting": 0.0, "acting_noise": 0.3, "acting_skill": 0.0, "holdout": 0.1, "epochs": 3.0,
+        "lr": 5e-6, "mini_batch": 8, "max_length": 8192 if suite == "alfworld" else 12288,
     }  # fmt: skip
 
 

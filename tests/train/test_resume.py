@@ -1,5 +1,6 @@
 """An interrupted or killed run that was continued equals one that was not: weights and journal, to the bit."""
 
+import shutil
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -7,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from transformers import LlamaForCausalLM
 
 from seedbench_trainers.journal import METRICS
 from seedbench_trainers.rollouts import RolloutPlan
@@ -186,3 +188,34 @@ def test_a_process_that_is_told_to_stop_or_killed(
     assert cli(*words, tmp_path / "whole").code == 0
     assert numbers(tmp_path / "whole") == numbers(tmp_path / "parts")
     assert_same_weights(tmp_path / "whole" / "final", tmp_path / "parts" / "final")
+
+
+def test_validations_behind_the_checkpoint_are_made_again(model: Path, tmp_path: Path) -> None:
+    """Weights may come out otherwise the second time, so that episodes of the first do not count for them."""
+    settings = config(model, **{**SMALL, "checkpoints": {"every": 2, "keep": 2}})
+    with _interrupting(RolloutPlan, "collect", 4), pytest.raises(KeyboardInterrupt):
+        run(settings, tmp_path)
+    shutil.rmtree(tmp_path / "checkpoints" / "update-000003")  # as after a kill
+    validations = tmp_path / "validation"
+    for name in ("update-000003", "update-000004"):
+        shutil.copytree(validations / "update-000002", validations / name)
+    kept = (validations / "update-000002" / "episodes.jsonl").stat().st_mtime_ns
+    run(settings, tmp_path)
+    assert not (validations / "update-000003").exists()
+    second, last = (read(validations / f"update-00000{n}" / "manifest.json")["settings"]["policy"] for n in (2, 4))
+    assert (second["update"], last.get("update")) == (2, None)  # of the final weights, not the copy
+    assert (validations / "update-000002" / "episodes.jsonl").stat().st_mtime_ns == kept
+
+
+def test_killed_while_the_tiny_model_is_written(suite: EchoSuite, tmp_path: Path) -> None:
+    settings = config("tiny:xs", **SMALL)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LlamaForCausalLM, "save_pretrained", _half_saved)
+        with pytest.raises(KeyboardInterrupt):
+            run(settings, tmp_path)
+    assert (run(settings, tmp_path) / "model.safetensors").is_file()
+
+
+def _half_saved(model: Any, folder: Path) -> None:
+    model.config.save_pretrained(folder)
+    raise KeyboardInterrupt

@@ -10,11 +10,12 @@ import pytest
 from seedbench.errors import SeedBenchError
 from seedbench.panels import load_panel
 from seedbench.policies.base import Policy, Request, Response
-from seedbench.types import Episode
+from seedbench.types import Episode, Outcome, Task, Turn, Usage
 from seedbench_trainers.checks import agent_protocol, make_method
-from seedbench_trainers.config import TrainConfig
+from seedbench_trainers.collect import Attempt, Played
+from seedbench_trainers.config import Reward, TrainConfig
 from seedbench_trainers.records import Batch
-from seedbench_trainers.rollouts import RolloutPlan, describe, drawn
+from seedbench_trainers.rollouts import RolloutPlan, _flat_groups, describe, drawn
 from seedbench_trainers.setup import rollout_protocol, training_panel
 from seedbench_trainers.toolbox import Toolbox
 from seedbench_trainers.trainee import load_trainee
@@ -132,6 +133,20 @@ def test_resampling_ends_after_its_rounds(suite: EchoSuite) -> None:
     batch = _plan(told, resample=1, tasks=8).collect(0)
     assert len(batch.trajectories) == 16
     assert len(told) == 16 + len(batch.discarded)
+
+
+def test_equal_sums_of_penalties_are_no_equal_scores() -> None:
+    """Attempts that lose as much, but in other turns, have something to tell apart."""
+    same = [_played(0, (True, False)), _played(0, (True, False)), _played(1, (True, False)), _played(1, (False, True))]
+    assert _flat_groups([*same, _played(2, (True, True))], Reward()) == {2}  # one attempt alone
+    assert _flat_groups(same[:1] + same[2:], Reward()) == {0}
+    assert _flat_groups(same, Reward(invalid_penalty=0.0)) == {0, 1}
+
+
+def _played(group: int, valid: tuple[bool, ...]) -> Played:
+    turns = tuple(Turn("x", "x", ok, None, "") for ok in valid)
+    episode = Episode("t", "0" * 64, "left", 0, 0, Outcome.FAILED, False, 0.0, "", "", turns, Usage(), 0.0)
+    return Played(Attempt(Task("t", "left", "", "0" * 64), 0, group, 0), episode, (), ())
 
 
 def test_discarded_episodes_are_paid_for(model: Path, tmp_path: Path) -> None:

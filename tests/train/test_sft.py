@@ -151,6 +151,7 @@ def test_recorded_runs_are_imitated(loaded: Loaded, tmp_path: Path):
     [
         ({"options": {"source": "runs"}}, "source is 'runs' and runs names 0 folders"),
         ({"options": {"runs": ["here"]}}, "source is 'oracle' and runs names 1 folders"),
+        ({"options": {"source": "runs", "runs": ["/not/here"]}}, "'/not/here', which is no folder"),
         ({"update": {"epochs": 2}}, "update.epochs must be 1"),
     ],
 )
@@ -171,6 +172,7 @@ def test_it_learns_what_it_is_shown(loaded: Loaded, protocol: str, tmp_path: Pat
     helpers.run(settings, tmp_path)
     probability = helpers.metric(tmp_path, "policy/probability")
     assert len(probability) == 30
+    assert helpers.metric(tmp_path, "rollout/success") == []  # demonstrations are not the policy's episodes
     assert probability[-1] > 0.9 > probability[0]
 
 

@@ -1,6 +1,7 @@
 """Stage 1: the run that it makes, its samples and loss, and the whole of SEED in one command on the trivial suite."""
 
 import json
+from itertools import chain, repeat
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -8,14 +9,18 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from transformers import AutoTokenizer
 
 from seedbench.errors import SeedBenchError, UsageError
 from seedbench.runs import read_episodes
+from seedbench.types import Episode
 from seedbench_trainers.base import Tokens
 from seedbench_trainers.methods.seed import SEED, SEEDSettings
 from seedbench_trainers.methods.skill_sft import SkillSFT, to_sample
 from seedbench_trainers.skills.analysis import Analysis, analysis_prompt, parse_analysis
 from seedbench_trainers.skills.annotate import annotated, read_annotations
+from seedbench_trainers.skills.insertion import skill_block
+from seedbench_trainers.skills.rules import analyse
 from seedbench_trainers.stage1 import Annotated, Stage1, is_stage1, stage1_config
 from tests.train import helpers
 from tests.train.episodes import episode
@@ -122,6 +127,13 @@ def test_the_loss_is_the_mean_negative_log_likelihood(suite: Any) -> None:
         config("m", method="skill_sft", update={"epochs": 2})
 
 
+@pytest.mark.parametrize(("method", "options"), [("skill_sft", {"collected": "/nowhere"}),
+                                                 ("seed", {"stage1": {"collected": "/nowhere"}})])  # fmt: skip
+def test_what_was_collected_is_looked_for_before_anything_is_trained(method: str, options: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match="'/nowhere', which stage 1 is to learn from, is no run folder"):
+        config("m", method=method, options=options)
+
+
 # The stage alone
 
 
@@ -137,7 +149,7 @@ def test_collect_annotate_learn(model: Path, tmp_path: Path) -> None:
     assert len(held_out) == 2  # before the first and before the last update
     assert losses[-1] < 0.8 * losses[0]
     assert held_out[1] < 0.9 * held_out[0]
-    assert metric(tmp_path, "demonstrations/tokens")[0] > 4 * 20
+    assert metric(tmp_path, "demonstrations/tokens")[0] > 4 * 5  # two keys, two texts, the end
 
 
 def test_held_out_trajectories_are_not_trained_on(model: Path, tmp_path: Path) -> None:
@@ -162,6 +174,46 @@ def test_acting_is_mixed_in(model: Path, tmp_path: Path) -> None:
         assert played.success
         assert len(played.turns) == 3
     assert all(not sample.signals for sample in data.samples)
+
+
+@pytest.mark.parametrize(("share", "skilled"), [(0.0, 0), (0.5, 4), (1.0, 8)])
+def test_a_share_of_the_acting_stands_behind_the_rules_skill(
+    model: Path, tmp_path: Path, share: float, skilled: int
+) -> None:
+    options = {"holdout": 0.0, "acting": 0.5, "acting_noise": 0.0}
+    plain = _acting(model, tmp_path / "plain", options)
+    told = _acting(model, tmp_path / "told", {**options, "acting_skill": share})
+    assert len(told) == len(plain) == 8
+    tokenizer = AutoTokenizer.from_pretrained(model)
+    changed = 0
+    for (before, _), (after, played) in zip(plain, told, strict=True):
+        # The response and the choices that it had are the same, whatever stands before.
+        assert [after.ids[a:b].tolist() for a, b in after.spans] == [before.ids[a:b].tolist() for a, b in before.spans]
+        assert after.allowed == before.allowed
+        if after.ids.tobytes() != before.ids.tobytes():
+            changed += 1
+            skill = analyse(played, None, played.family).skill
+            block = tokenizer(f"\n{skill_block(skill)}", add_special_tokens=False)["input_ids"]
+            ids, longer = before.ids.tolist(), after.ids.tolist()
+            assert any(longer == [*ids[:at], *block, *ids[at:]] for at in range(len(ids)))
+    assert changed == skilled
+
+
+def test_a_skill_that_makes_a_sample_too_long_is_left_out(model: Path, tmp_path: Path) -> None:
+    options = {"holdout": 0.0, "acting": 0.5, "acting_noise": 0.0}
+    plain = _acting(model, tmp_path / "plain", options)
+    # The annotations may have any length, the acting samples no more than the shortest has without a skill.
+    limits = chain([8192], repeat(min(len(sample.ids) for sample, _ in plain)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SkillSFT, "_limit", lambda self, tools: next(limits))
+        told = _acting(model, tmp_path / "told", {**options, "acting_skill": 1.0})
+    assert [sample.ids.tolist() for sample, _ in told] == [sample.ids.tolist() for sample, _ in plain]
+
+
+def _acting(model: Path, out: Path, options: dict[str, Any]) -> list[tuple[Any, Episode]]:
+    """Acting samples of the stage, with their episodes."""
+    data = _gathered(model, out, options, updates=1)[0].method._data
+    return [(sample, data.trajectories[sample.trajectory].episode) for sample in data.samples if sample.allowed]
 
 
 def test_samples_that_are_too_long_are_left_out_and_told_of(model: Path, tmp_path: Path) -> None:

@@ -13,6 +13,10 @@ from seedbench.policies.checkpoint import locate
 from seedbench.policies.loading import Loaded, load
 from seedbench.protocol import load_protocol
 from seedbench_trainers import tiny
+from seedbench_trainers.checks import agent_protocol
+from seedbench_trainers.collect import play
+from seedbench_trainers.recipes import resolve
+from seedbench_trainers.script import Script, attempts
 from seedbench_trainers.tiny import build_tiny, is_tiny, size_of
 from seedbench_trainers.words import Texts, make_tokenizer
 
@@ -41,6 +45,21 @@ def test_specs():
     assert size_of("tiny") == size_of("tiny:s") == tiny.Size(128, 2)
     with pytest.raises(UsageError, match="unknown tiny model size 'xsl': did you mean 'xs'"):
         size_of("tiny:xsl")
+
+
+@pytest.mark.parametrize(("suite", "at_least"), [("mini-webshop", 33), ("mini-searchqa", 8)])
+def test_demonstrated_answers_fit_the_limit_of_the_recipe(
+    suite: str, at_least: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fewer texts than usual make longer answers; a shop's search is longer than the 32 tokens of the protocol."""
+    monkeypatch.setattr(tiny, "_EPISODES", 40)
+    config = resolve("seed", suite, "tiny")
+    panel, protocol = load_panel(config.data.panel), agent_protocol(config)
+    tokenizer = make_tokenizer(tiny._texts(panel, protocol, 0))
+    played = play(attempts(panel, 60, 7), panel, protocol, Script(panel, protocol, noise=0.3))
+    said = {turn.response for one in played for turn in one.episode.turns}
+    longest = max(len(tokenizer(text, add_special_tokens=False)["input_ids"]) for text in said)
+    assert at_least <= longest <= protocol.settings.limits.response_tokens - 1  # and the end of the answer
 
 
 def test_names_and_frequent_phrases_are_single_pieces(built: Loaded):

@@ -92,10 +92,12 @@ def test_the_run_has_a_folder_of_its_own(cli: Command, calls: list[Any]) -> None
 
 
 def test_resume_only_goes_on(cli: Command, calls: list[Any], tmp_path: Path) -> None:
-    told = cli(*GRPO, "--resume", "--out", tmp_path / "run")
-    assert f"there is no run in '{tmp_path / 'run'}'" in said(told, 2)
+    for _ in range(2):  # without the folder, and with an empty one
+        told = cli(*GRPO, "--resume", "--out", tmp_path / "run")
+        assert f"there is no run in '{tmp_path / 'run'}'" in said(told, 2)
+        (tmp_path / "run").mkdir(exist_ok=True)
     assert calls == []
-    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "training.json").write_text("{}")
     assert cli(*GRPO, "--resume", "--out", tmp_path / "run").code == 0
     assert len(calls) == 1
 

@@ -170,13 +170,16 @@ def test_a_method_without_rollouts_shows_its_loss(clock: FakeClock) -> None:
     assert "pick" in drawn(view, 80)  # not known yet
     for update in range(1, 4):
         clock.now += 2.0
-        view.update(update, {"loss/total": 4.0 / update, "optim/lr": 1e-3, "time/update": 2.0})
+        spent = {"time/rollout": 0.1, "time/update": 2.0, "tokens/generated": 0.0, "tokens/trained": 80.0 * update}
+        view.update(update, {"loss/total": 4.0 / update, "optim/lr": 1e-3, **spent})
     text = drawn(view, 80)
     view.stop()
     assert "pick" not in text
     assert "success" not in text
     assert re.search(r"loss +1.33 +2.44 +█▃▁", text)
     assert "ETA 0:02" in text
+    assert "40 tokens/s trained" in text
+    assert "generated" not in text
 
 
 def test_bar_shows_the_shares_of_the_time(clock: FakeClock) -> None:

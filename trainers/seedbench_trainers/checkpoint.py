@@ -108,5 +108,7 @@ def _replace(draft: Path, target: Path) -> None:
             target.rename(old)
         draft.rename(target)
     except OSError as error:
+        if old.exists() and not target.exists():
+            old.rename(target)
         raise SeedBenchError(f"cannot write '{target}': {error.strerror}. Free space and try again.") from error
     shutil.rmtree(old, ignore_errors=True)

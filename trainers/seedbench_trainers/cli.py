@@ -39,6 +39,7 @@ def train_command(
         return
     from seedbench.errors import UsageError
     from seedbench_trainers.recipes import resolve, to_toml
+    from seedbench_trainers.setup import RECORD
 
     if not method:
         raise UsageError("name a method with --method (`seedbench train --list` shows them).")
@@ -53,7 +54,7 @@ def train_command(
         typer.echo(to_toml(config))
         typer.echo("".join(f"# {line}\n" for line in estimate_lines(config, estimate(config))), nl=False)
         return
-    if resume and not folder.is_dir():
+    if resume and not (folder / RECORD).is_file():
         raise UsageError(f"there is no run in '{folder}' to go on with; leave out --resume to begin one.")
     _train(config, folder, quiet)
 
@@ -66,6 +67,8 @@ def _train(config: TrainConfig, folder: Path, quiet: bool) -> None:
     done = train(config, folder, quiet=quiet)
     if done["tables"]:
         print_table(done["tables"], get_suite(config.suite).layout, "terminal")
+    if done.get("cost"):
+        typer.echo(f"time: {done['cost']}")
     for path in done.get("curves", ()):
         typer.echo(f"curve: {path}")
     typer.echo(f"run: {folder}  (checkpoint: {done['final']})")

@@ -62,6 +62,11 @@ def demonstrate(
     played = _play(attempts(panel, episodes, seed), panel, protocol, Demonstrator(script, loaded))
     kept = [one for one in played if one.episode.success or not only_solved]
     if not kept:
+        if played and all(one.episode.outcome is Outcome.CONTEXT_OVERFLOW for one in played):
+            raise SeedBenchError(
+                f"no demonstration on {panel.name} could be played: {played[0].episode.error.rstrip('.')}; raise"
+                " prompt_tokens (--set protocol.set.prompt_tokens=N), or take a model with a longer context."
+            )
         raise SeedBenchError(
             f"none of {episodes} demonstrations on {panel.name} was solved within {protocol.settings.limits.steps}"
             " steps: lower the noise, or raise the protocol's steps."
@@ -103,7 +108,7 @@ def from_runs(
         which = "solved episodes" if only_solved else "episodes"
         raise UsageError(
             f"{', '.join(map(str, folders))}: no {which} of tasks of {panel.name} to learn from; record some with"
-            f" `seedbench eval --panel {panel.name.partition('[')[0]} --out FOLDER`."
+            f" `seedbench eval oracle --panel {panel.name.partition('[')[0]} --out FOLDER`."
         )
     batch = to_batch(kept, Reward())
     for sample in batch.samples:

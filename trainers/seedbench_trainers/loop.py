@@ -25,7 +25,15 @@ from seedbench_trainers.interrupts import Interrupts
 from seedbench_trainers.journal import Journal, read_journal
 from seedbench_trainers.records import Batch
 from seedbench_trainers.rollouts import describe
-from seedbench_trainers.setup import Prepared, bound_settings, fraction_mark, open_run, prepare, validation_folder
+from seedbench_trainers.setup import (
+    Prepared,
+    bound_settings,
+    drop_validations,
+    fraction_mark,
+    open_run,
+    prepare,
+    validation_folder,
+)
 from seedbench_trainers.toolbox import Toolbox
 from seedbench_trainers.traces import traces_due, write_traces
 from seedbench_trainers.trackers import open_trackers
@@ -75,6 +83,7 @@ class Loop:
         if folder is not None:
             self.state = checkpoint.restore(folder, self.updater.optimiser, self.trainee.loaded.model.device)
             self.updater.steps_done = self.state.optimiser_steps
+        drop_validations(self.out, self.state.update)
         self.state.start = self.state.start or dict(self.trainee.loaded.identity)
         # An update that was not logged yet is closed first; lines after the checkpoint's are made again.
         lines = self.state.update if self.state.logged else self.state.update - 1
@@ -110,7 +119,7 @@ class Loop:
             if self.method.needs_reference:
                 self.tools.fill_reference(batch.samples)
             metrics |= self.method.signals(batch, self.tools)
-        if batch.trajectories:
+        if self.method.samples_policy and batch.trajectories:  # success of demonstrations is not the policy's
             metrics |= describe(batch)
         with self.interrupts.shielded():
             with self._timed("update", metrics):
@@ -139,10 +148,15 @@ class Loop:
     def _halted(self, error: NotFinite, samples: list[Any]) -> SeedBenchError:
         """Keep what is needed to look into it: the weights before the step and the batch."""
         folder = self.out / "halted"
-        checkpoint.save_weights(
-            folder, self.trainee, {"label": "before the step that failed", "update": self.state.update}
-        )
-        error.dump(samples, folder / "batch.npz")
+        label = {"label": "before the step that failed", "update": self.state.update}
+        try:
+            checkpoint.save_weights(folder, self.trainee, label)
+            error.dump(samples, folder / "batch.npz")
+        except (SeedBenchError, OSError) as full:
+            reason = str(full).rstrip(".")
+            return SeedBenchError(
+                f"update {self.state.update + 1}: {error}, and the batch cannot be kept in '{folder}': {reason}."
+            )
         return SeedBenchError(
             f"update {self.state.update + 1}: {error}. Training stopped before the step; the weights and the batch are"
             f" in '{folder}'. A lower optimiser.lr is the usual cure; the run's last checkpoint is untouched."
@@ -225,6 +239,20 @@ class Loop:
         metrics[f"time/{phase}"] = time.perf_counter() - start
 
 
+def cost(out: Path) -> str:
+    """Seconds of each phase over the whole run, and peak memory, in a line; from the journal."""
+    records = read_journal(out)
+    phases: dict[str, float] = {}
+    for record in records:
+        for name, value in record.metrics.items():
+            if name.startswith("time/"):
+                phases[name.removeprefix("time/")] = phases.get(name.removeprefix("time/"), 0.0) + value
+    total = sum(phases.values()) or 1.0
+    parts = [f"{name} {seconds:,.1f} s ({seconds / total:.0%})" for name, seconds in phases.items()]
+    peak = max((record.metrics.get("memory/peak_gib", 0.0) for record in records), default=0.0)
+    return f"{', '.join(parts)}; peak memory {peak:.2f} GiB"
+
+
 def peak_gib() -> float:
     """Most memory used so far, in GiB: the GPU's where there is one, else the process's."""
     import resource
@@ -241,7 +269,7 @@ def train(config: TrainConfig, out: Path, *, quiet: bool = False) -> dict[str, A
 
     Returns:
         `final`: folder of the final weights; `tables`: (label, summary) of the validations before the first and after
-        the last update; `curves`: files of the learning curve.
+        the last update; `cost`: a line on time and memory; `curves`: files of the learning curve.
 
     Raises:
         UsageError: the configuration cannot be right, or the folder holds a run with another one.
@@ -264,6 +292,7 @@ def train(config: TrainConfig, out: Path, *, quiet: bool = False) -> dict[str, A
         return {
             "final": out / checkpoint.FINAL,
             "tables": run.tables(loop.total),
+            "cost": cost(out),
             "curves": [*draw_curves(out), curve_csv(out)],
         }
 

@@ -7,11 +7,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
 
+import numpy as np
+
 from seedbench.panels import Panel
 from seedbench.policies.base import Policy
 from seedbench.protocol import Protocol
 from seedbench.rollout import derive_seed
 from seedbench.types import Episode, Outcome, Task, Turn
+from seedbench_trainers.advantages import Array, zero_variance
 from seedbench_trainers.collect import Attempt, Played, Rewrite, play
 from seedbench_trainers.config import Reward, TrainConfig
 from seedbench_trainers.records import Batch, Trajectory, merge_turns
@@ -111,12 +114,12 @@ def turn_penalty(turn: Turn, reward: Reward) -> float:
 
 
 def _flat_groups(played: Sequence[Played], reward: Reward) -> set[int]:
-    """Groups whose trajectories all have one score, so that no group-relative advantage can come of them."""
-    scores: dict[int, set[float]] = defaultdict(set)
+    """Groups of which no group-relative advantage can come: `advantages.zero_variance`."""
+    scores: dict[int, list[Array]] = defaultdict(list)
     for one in played:
-        penalty = sum(turn_penalty(turn, reward) for turn in one.episode.turns)
-        scores[one.attempt.group].add(episode_return(one.episode, reward) - penalty)
-    return {group for group, values in scores.items() if len(values) == 1}
+        penalties = np.asarray([turn_penalty(turn, reward) for turn in one.episode.turns], dtype=np.float64)
+        scores[one.attempt.group].append(episode_return(one.episode, reward) - penalties)
+    return {group for group, arrays in scores.items() if zero_variance(arrays)}
 
 
 def describe(batch: Batch) -> dict[str, float]:

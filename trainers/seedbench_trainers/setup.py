@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import shutil
 import sys
 import time
 from collections.abc import Iterator
@@ -87,6 +88,17 @@ def bound_settings(config: TrainConfig) -> dict[str, Any]:
 def validation_folder(out: Path, update: int) -> Path:
     """Where the evaluation run of a validation lies."""
     return out / VALIDATION / f"update-{update:06d}"
+
+
+def drop_validations(out: Path, after: int) -> None:
+    """Remove validations of updates later than `after`, which are made again.
+
+    Where rounding is not reproducible the weights of those updates come out otherwise, and what was played with the
+    old ones must not count for the new.
+    """
+    for folder in (out / VALIDATION).glob("update-*"):
+        if int(folder.name.removeprefix("update-")) > after:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager
@@ -185,11 +197,24 @@ def rollout_protocol(config: TrainConfig, protocol: Protocol) -> Protocol:
 
 
 def _start(config: TrainConfig, protocol: Protocol, out: Path) -> str:
+    from safetensors import SafetensorError
+
     from seedbench_trainers.tiny import build_tiny, is_tiny
 
     if not is_tiny(config.model):
         return resolve(config.model, store_root())
     folder = out / "start"
     if not (folder / "config.json").is_file():
-        build_tiny(config.model, load_panel(config.data.panel), protocol, folder, config.seed)
+        draft = out / ".start.tmp"
+        shutil.rmtree(draft, ignore_errors=True)
+        try:  # moved when whole: a run that is killed here builds it again
+            build_tiny(config.model, load_panel(config.data.panel), protocol, draft, config.seed)
+            shutil.rmtree(folder, ignore_errors=True)
+            draft.rename(folder)
+        except (OSError, SafetensorError) as error:
+            shutil.rmtree(draft, ignore_errors=True)
+            raise SeedBenchError(
+                f"cannot write the tiny model '{folder}' ({str(error)[:200]}). Free space and run the same command"
+                " again."
+            ) from error
     return str(folder)

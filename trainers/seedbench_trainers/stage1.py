@@ -13,6 +13,8 @@ from typing import Literal
 
 from pydantic import Field
 
+from seedbench.errors import UsageError
+from seedbench.runs import LOG
 from seedbench_trainers.base import Settings, Trainer
 from seedbench_trainers.checks import panel_of
 from seedbench_trainers.config import Checkpoints, Optimiser, TrainConfig, Validation, Warmstart
@@ -61,6 +63,15 @@ class Stage1(Annotated):
     """Learning rate."""
     mini_batch: int = Field(default=8, ge=1)
     """Samples an optimiser step."""
+
+
+def check_collected(stage1: Annotated) -> None:
+    """Raises UsageError where `collected` is no run, before hours of other stages."""
+    if stage1.collected and not (Path(stage1.collected).expanduser() / LOG).is_file():
+        raise UsageError(
+            f"'{stage1.collected}', which stage 1 is to learn from, is no run folder: make one with `seedbench"
+            " collect`, or leave out 'collected' and it is made."
+        )
 
 
 def run_stage1(config: TrainConfig, stage1: Stage1, model: str, train: Trainer) -> str:

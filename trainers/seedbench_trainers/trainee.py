@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import dataclasses
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -87,7 +88,8 @@ def load_trainee(config: TrainConfig, model: str, *, reference: bool, resume: Pa
     loaded = _resumed(resume, config) if resume and goes_on else _load(model, config)
     frozen = TokenScorer(loaded.model.requires_grad_(False)) if reference and not lora else None
     if lora:
-        loaded = _with_adapters(loaded, config, resume)
+        with warnings.catch_warnings(action="ignore", category=FutureWarning):  # peft reads an old name of transformers
+            loaded = _with_adapters(loaded, config, resume)
     elif frozen is not None:
         trained = _resumed(resume, config) if resume else loaded
         loaded = dataclasses.replace(trained, model=trained.model if resume else copy.deepcopy(loaded.model))
@@ -154,7 +156,7 @@ def _with_adapters(loaded: Loaded, config: TrainConfig, resume: Path | None) -> 
         task_type="CAUSAL_LM",
     )
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(config.seed)  # the adapters' first half starts random
+        torch.manual_seed(config.seed % 2**63)  # the adapters' first half starts random
         try:
             model = peft.get_peft_model(base, adapters, autocast_adapter_dtype=False)
         except ValueError as error:

@@ -78,8 +78,9 @@ class Updater:
     def update(self, samples: Sequence[Sample], number: int) -> Metrics:
         """Train on the samples; figures are means over the optimiser steps. Raises NotFinite before a bad step."""
         config = self._config
-        share = (number + 1) / self._total if config.optimiser.warmup else number / self._total
-        rate = learning_rate(config.optimiser, min(share, 1.0))
+        # A rise begins above 0, and a fall that has reached 0 would make the last update (or the only one) a void one.
+        share = min((number + bool(config.optimiser.warmup)) / self._total, 1 - 0.5 / self._total)
+        rate = learning_rate(config.optimiser, share)
         for group in self.optimiser.param_groups:
             group["lr"] = rate
         figures: dict[str, list[float]] = defaultdict(list)

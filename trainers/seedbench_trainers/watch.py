@@ -185,7 +185,8 @@ class Watch:
         """Tokens a second, generated in roll-outs and trained on in updates, as far as they are known."""
         pairs = (("generated", "time/rollout"), ("trained", "time/update"))
         speeds = {name: self.growth(f"tokens/{name}") / (self.recent(time) or math.nan) for name, time in pairs}
-        return [f"{format_number(speed)} tokens/s {name}" for name, speed in speeds.items() if math.isfinite(speed)]
+        known = {name: speed for name, speed in speeds.items() if math.isfinite(speed) and speed > 0}
+        return [f"{format_number(speed)} tokens/s {name}" for name, speed in known.items()]
 
     def shares(self) -> dict[str, float]:
         """Share of each phase in the time of the recent updates, the known phases first; they add up to 1."""

@@ -18,7 +18,7 @@ from seedbench.errors import UsageError
 from seedbench_trainers.base import Settings, Tokens, Trainer
 from seedbench_trainers.distillation import Distillation, GatedSettings, gated
 from seedbench_trainers.skills.sources import OWN
-from seedbench_trainers.stage1 import Stage1, run_stage1
+from seedbench_trainers.stage1 import Stage1, check_collected, run_stage1
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -49,6 +49,8 @@ class SEED(Distillation):
     def __init__(self, settings: Any, config: TrainConfig) -> None:
         super().__init__(settings, config)
         options = self.settings
+        if self._has_stage1:
+            check_collected(options.stage1)
         if self._has_stage1 and options.stage1.style != options.analysis_style:
             raise UsageError(
                 f"seed: stage 1 teaches the analysis prompt '{options.stage1.style}', and stage 2 asks with"

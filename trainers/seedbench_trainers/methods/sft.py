@@ -63,6 +63,8 @@ class SFT(base.Method):
                 f"sft: source is '{settings.source}' and runs names {len(settings.runs)} folders: set both"
                 " method.source=runs and method.runs=[...], or neither."
             )
+        if missing := [folder for folder in settings.runs if not Path(folder).expanduser().is_dir()]:
+            raise UsageError(f"sft: method.runs names '{missing[0]}', which is no folder; name run folders that exist.")
         if config.update.epochs != 1:
             raise UsageError("sft: update.epochs must be 1; more passes over the demonstrations are more updates.")
 

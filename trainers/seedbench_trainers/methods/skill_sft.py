@@ -31,7 +31,7 @@ from seedbench_trainers.skills.analyzers import make_analyzer, oracle_plan
 from seedbench_trainers.skills.annotate import annotate, annotated
 from seedbench_trainers.skills.insertion import insert_skill
 from seedbench_trainers.skills.rules import analyse
-from seedbench_trainers.stage1 import Annotated
+from seedbench_trainers.stage1 import Annotated, check_collected
 
 if TYPE_CHECKING:
     import torch
@@ -54,6 +54,7 @@ class SkillSFT(base.Method):
         super().__init__(settings, config)
         if config.update.epochs != 1:
             raise UsageError("skill_sft: update.epochs must be 1; more passes over the annotations are more updates.")
+        check_collected(self.settings)
         self._data: Batch | None = None
         self._held_out: list[Sample] = []
         self._iteration = 0
@@ -85,9 +86,7 @@ class SkillSFT(base.Method):
         return {"nll": -tokens.logprobs, "probability": tokens.logprobs.detach().exp()}
 
     def _prepared(self, tools: base.Tools) -> Batch:
-        options, limit = self.settings, self.settings.max_length
-        if tools.loaded.context is not None:
-            limit = min(limit, tools.loaded.context)
+        options, limit = self.settings, self._limit(tools)
         folder = self._collected(tools)
         annotate(folder, make_analyzer(options.analyzer, tools.panel, style=options.style), note=tools.note)
         # By task, not as the file has them: with a server, their order is a matter of luck.
@@ -111,6 +110,11 @@ class SkillSFT(base.Method):
         if options.acting:
             self._mix_in(data, tools)
         return data
+
+    def _limit(self, tools: base.Tools) -> int:
+        """Longest sample in tokens."""
+        limit, context = self.settings.max_length, tools.loaded.context
+        return limit if context is None else min(limit, context)
 
     def _collected(self, tools: base.Tools) -> Path:
         """The folder of collected roll-outs, made now where none was given."""
@@ -158,7 +162,8 @@ class SkillSFT(base.Method):
             sample = samples[number]
             if number in skilled:
                 trajectory = acting.trajectories[sample.trajectory]
-                sample = behind_skill(sample, trajectory, plan(trajectory.episode), tools)
+                told = behind_skill(sample, trajectory, plan(trajectory.episode), tools)
+                sample = told if len(told.ids) <= self._limit(tools) else sample
             data.samples.append(replace(sample, trajectory=sample.trajectory + shift, signals={}))
 
 

@@ -23,7 +23,7 @@ from seedbench.policies.base import PolicyFault
 from seedbench.runs import read_episodes
 from seedbench.types import Episode, Outcome
 from seedbench_trainers.skills.analysis import NO_OBJECT, Analysis, Style, review
-from seedbench_trainers.skills.analyzers import Analyzer, Answer, RulesAnalyzer, make_analyzer, panel_of
+from seedbench_trainers.skills.analyzers import RULES, Analyzer, Answer, RulesAnalyzer, make_analyzer, panel_of
 
 FILE = "annotations.jsonl"
 CUT_OFF = "cut off at the limit of tokens"
@@ -84,12 +84,12 @@ def annotate(
     Raises:
         UsageError: no run, or a file that holds another analyzer's annotations.
         SeedBenchError: the analyzer failed for good, the file is damaged, in use, or cannot be written. What was
-            annotated is kept.
+            annotated is kept. A model that is away is no error where nothing is left to ask it.
     """
     if isinstance(analyzer, str):
         analyzer = make_analyzer(analyzer, panel_of(folder), style=style)
     at_once = 1 if isinstance(analyzer, RulesAnalyzer) else concurrency
-    notes = asyncio.run(_annotate(finished_episodes(folder), analyzer, out or folder / FILE, at_once, told))
+    notes = asyncio.run(_annotate(finished_episodes(folder), analyzer, out or folder / FILE, at_once, told, note))
     for line in counts(notes):
         note(line)
     if isinstance(analyzer, RulesAnalyzer) and analyzer.unplanned:
@@ -154,8 +154,15 @@ async def _annotate(
     path: Path,
     concurrency: int,
     told: Callable[[Annotation], None],
+    note: Callable[[str], None],
 ) -> list[Annotation]:
-    await analyzer.open()
+    try:
+        await analyzer.open()
+    except SeedBenchError as error:
+        if not (held := _complete(episodes, path)):
+            raise
+        note(f"nothing is left to ask the analyzer, which is away: {error}")
+        return held
     try:
         with _opened(path) as file:
             done = list(_parsed(file.read(), path))
@@ -228,6 +235,13 @@ def _annotation(episode: Episode, analyzer: dict[str, Any], answer: Answer) -> A
         summary=analysis.summary if analysis else "",
         skill=analysis.skill if analysis else "",
     )
+
+
+def _complete(episodes: Sequence[Episode], path: Path) -> list[Annotation]:
+    """The annotations of a file in which a model has answered about every episode; else none."""
+    held = read_annotations(path) if path.is_file() else []
+    models = {note.key for note in held if note.analyzer.get("kind") != RULES}
+    return held if all(episode.key in models for episode in episodes) else []
 
 
 def _refuse_other(done: Sequence[Annotation], identity: dict[str, Any], path: Path) -> None:

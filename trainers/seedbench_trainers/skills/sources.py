@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from seedbench.errors import UsageError
 from seedbench.policies.base import PolicyFault, Sampling
 from seedbench.types import Episode, Message
 from seedbench_trainers.base import Metrics, Tools
@@ -66,14 +67,27 @@ def _own(asked: Sequence[Trajectory], tools: Tools, settings: TeacherSettings) -
         thinking=tools.protocol.settings.sampling.thinking,
     )
     prompts = own_prompts([trajectory.episode for trajectory in asked], tools, settings)
-    return ["" if answer is None else answer.text for answer in tools.ask(prompts, sampling)]
+    answers = tools.ask(prompts, sampling)
+    if lacking := sum(answer is None for answer in answers):
+        tools.note(
+            f"{lacking} of {len(answers)} analyses cannot be had: the prompt does not fit into the model's context"
+        )
+    return ["" if answer is None else answer.text for answer in answers]
 
 
 def own_prompts(episodes: Sequence[Episode], tools: Tools, settings: TeacherSettings) -> list[tuple[Message, ...]]:
-    """What the policy is asked for its analyses, shortened to `analysis_prompt_tokens` and the model's context."""
+    """What the policy is asked for its analyses, shortened to `analysis_prompt_tokens` and the model's context.
+
+    Raises UsageError where `analysis_tokens` fill the context.
+    """
     limit, context = settings.analysis_prompt_tokens, tools.loaded.context
     if context is not None:
         limit = min(limit, context - settings.analysis_tokens)
+        if limit < 1:
+            raise UsageError(
+                f"an analysis of up to {settings.analysis_tokens} tokens leaves no room for its prompt in the model's"
+                f" context of {context}: lower it, e.g. --set method.analysis_tokens={max(1, context // 8)}."
+            )
     limit -= len(tools.encode((Message("user", ""),))) + _MARGIN
 
     def count(text: str) -> int:
