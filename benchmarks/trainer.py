@@ -1,7 +1,7 @@
 """The trainer against a bare forward and backward pass, and against TRL's GRPOTrainer, in one run.
 
     pip install trl        (a dependency of this benchmark alone; without it that part is left out)
-    python benchmarks/trainer.py [--tasks 4 --group 8 --prompt 200 --response 48 --hidden 192 --layers 4 --tokens 16384]
+    python benchmarks/trainer.py [--tasks 4 --group 8 --prompt 200 --response 48 --hidden 192 --layers 4 --tokens 4096]
 
 update       tokens a CPU second of an update (reference scores and roll-outs done; the optimiser's step included)
              against the model's own loss on the same micro-batches, forward and backward, nothing else
@@ -39,7 +39,7 @@ SIZES = {
     "response": 48,
     "hidden": 192,
     "layers": 4,
-    "tokens": 16384,
+    "tokens": 4096,
     "repeats": 3,
 }
 _FRAME = 20

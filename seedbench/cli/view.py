@@ -1,7 +1,9 @@
-"""`seedbench view`: page through the episodes of a run, or the traces of a training run."""
+"""`seedbench view`: the episodes of a run, or the traces of a training run, in the terminal or as an HTML page."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +12,8 @@ import typer
 from seedbench.errors import UsageError
 
 if TYPE_CHECKING:
+    from seedbench.traces import Trace
+    from seedbench.types import Episode
     from seedbench.ui.viewer import Pages, Selection
 
 TRAINING = "training.json"
@@ -28,6 +32,7 @@ def view_command(
         None, min=1, help="Of a training run: traces of this update. Default: the latest that has any."
     ),
     limit: int | None = typer.Option(None, min=1, help="At most so many episodes."),
+    html: Path | None = typer.Option(None, help="Write them as a page into this .html file instead."),
 ) -> None:
     """Page through episodes in the terminal: task, responses, actions, observations. Elsewhere prints them all.
 
@@ -41,7 +46,25 @@ def view_command(
     if solved and outcome not in (None, "solved"):
         raise UsageError(f"--solved shows no '{outcome}' episode: give --solved or --outcome, not both.")
     selection = Selection(family=family, failed=failed, outcome="solved" if solved else outcome, task=task)
-    page(_pages(run, update, selection), Console(), limit=limit)
+    pages = _pages(run, update, selection)
+    if html is None or not len(pages):  # where nothing is selected, this says what there is
+        page(pages, Console(), limit=limit)
+        return
+    from seedbench.ui.page import write_page
+
+    count = min(limit or len(pages), len(pages))
+    about = f"{count:,} of {pages.outcomes.total():,} episodes"
+    write_page(html, f"Episodes of {run}", about, islice(_entries(run, update, selection, pages), count))
+    typer.echo(f"{html}: {about}")
+
+
+def _entries(run: Path, update: int | None, selection: Selection, pages: Pages) -> Iterator[Episode | Trace]:
+    from seedbench.traces import read_traces
+    from seedbench.ui.viewer import EpisodeIndex
+
+    if isinstance(pages, EpisodeIndex):
+        return (pages[number] for number in range(len(pages)))
+    return (trace for trace in read_traces(run, update) if selection.matches(trace.episode))
 
 
 def _pages(run: Path, update: int | None, selection: Selection) -> Pages:

@@ -20,7 +20,7 @@ from seedbench.ui.viewer import TEXT_LIMIT, Selection, Shown, render_episode
 END = "∎"
 """Stands for the end-of-sequence token, which has no text."""
 
-_EDGES = (0.1, 0.5, 2.0)
+EDGES = (0.1, 0.5, 2.0)
 """|Delta| in nats from which a token has the first, second and third shade; under the first it has none."""
 # Text and ground are both given, so that a shade reads alike on dark and on light terminals.
 _LIKELIER = ("#000000 on #d6e6f7", "#000000 on #7fb0e3", "#ffffff on #1d5fae")
@@ -53,10 +53,10 @@ def render_trace(trace: Trace, console: Console, position: str = "") -> Renderab
     """
     shades = _shades(console)
     shown = [
-        Shown(_remark(advantage), _figures(tokens), _response(tokens, shades)) if tokens else None
+        Shown(_remark(advantage), figures(tokens), _response(tokens, shades)) if tokens else None
         for advantage, tokens in zip(trace.advantage, trace.tokens, strict=True)
     ]
-    return render_episode(trace.episode, console.width, position, facts=_facts(trace, shades), shown=shown)
+    return render_episode(trace.episode, console.width, position, facts=trace_facts(trace, shades), shown=shown)
 
 
 Shades = tuple[Sequence[str], Sequence[str]]
@@ -72,11 +72,12 @@ def _shades(console: Console) -> Shades | None:
 
 
 def _shade(delta: float, shades: Shades) -> str:
-    level = bisect_right(_EDGES, abs(delta))
+    level = bisect_right(EDGES, abs(delta))
     return shades[delta < 0][level - 1] if level else ""
 
 
-def _facts(trace: Trace, shades: Shades | None) -> dict[str, Text]:
+def trace_facts(trace: Trace, shades: Shades | None) -> dict[str, Text]:
+    """What the head of a trace says, by name."""
     facts = {
         "update": Text(f"{trace.update:,}, group {trace.group}"),
         "reward": Text(f"{trace.reward:g}"),
@@ -100,27 +101,27 @@ def _legend(shades: Shades | None) -> Text:
     if shades is None:
         return text.append("«…»: gate over .5, likelier behind the skill.")
     text.append("Shades by Δ:")
-    for edge in reversed(_EDGES):
+    for edge in reversed(EDGES):
         text.append(f" −{edge:g} ", _shade(-edge, shades))
     text.append(" 0 ")
-    for edge in _EDGES:
+    for edge in EDGES:
         text.append(f" +{edge:g} ", _shade(edge, shades))
     return text
 
 
 def _remark(advantage: float | None) -> str:
-    return "" if advantage is None else f"advantage {_signed(advantage)}"
+    return "" if advantage is None else f"advantage {signed(advantage)}"
 
 
-def _figures(tokens: Sequence[Token]) -> str:
+def figures(tokens: Sequence[Token]) -> str:
     """The turn's tokens in figures: how many, how likely, how far the skill moves them."""
     parts = [f"{len(tokens):,} tokens"]
     likely = [token.logprob for token in tokens if token.logprob is not None]
     if likely:
-        parts.append(f"mean log p {_signed(sum(likely) / len(likely))}")
+        parts.append(f"mean log p {signed(sum(likely) / len(likely))}")
     deltas = [token.delta for token in tokens if token.delta is not None]
     if deltas:
-        parts.append(f"mean Δ {_signed(sum(deltas) / len(deltas))}")
+        parts.append(f"mean Δ {signed(sum(deltas) / len(deltas))}")
     gated = sorted((token for token in tokens if token.gate is not None), key=lambda token: token.gate or 0.0)
     if gated:
         gates = [token.gate or 0.0 for token in gated]
@@ -131,10 +132,11 @@ def _figures(tokens: Sequence[Token]) -> str:
 
 def _named(token: Token) -> str:
     text = f"'{one_line(token.text, 20)}'" if token.text else END
-    return f"{text} {token.gate:.2f}" + (f" (Δ {_signed(token.delta)})" if token.delta is not None else "")
+    return f"{text} {token.gate:.2f}" + (f" (Δ {signed(token.delta)})" if token.delta is not None else "")
 
 
-def _signed(value: float) -> str:
+def signed(value: float) -> str:
+    """A number with its sign and two decimals."""
     return f"{value:+.2f}".replace("-", "−")
 
 
@@ -149,17 +151,17 @@ def _response(tokens: Sequence[Token], shades: Shades | None) -> Text:
 
 
 def _coloured(tokens: Sequence[Token], shades: Shades) -> Iterator[tuple[str, str]]:
-    for piece, token in _pieces(tokens):
+    for piece, token in token_pieces(tokens):
         yield piece, _shade(token.delta, shades) if token.delta is not None else ""
 
 
 def _marked(tokens: Sequence[Token]) -> Iterator[tuple[str, str]]:
-    for is_open, run in groupby(_pieces(tokens), key=lambda pair: (pair[1].gate or 0.0) > 0.5):
+    for is_open, run in groupby(token_pieces(tokens), key=lambda pair: (pair[1].gate or 0.0) > 0.5):
         joined = "".join(piece for piece, _ in run)
         yield (f"«{joined}»" if is_open else joined), ""
 
 
-def _pieces(tokens: Sequence[Token]) -> Iterator[tuple[str, Token]]:
+def token_pieces(tokens: Sequence[Token]) -> Iterator[tuple[str, Token]]:
     """What is written for every token that is seen."""
     for number, token in enumerate(tokens, 1):
         if token.text or number == len(tokens):

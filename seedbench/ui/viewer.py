@@ -319,11 +319,12 @@ def _turn(turn: Turn, number: int, more: Shown | None) -> Iterator[RenderableTyp
         yield Text("response", style="italic dim")
         yield _indented(_response(turn.response))
     action = one_line(turn.action, ACTION_LIMIT) or "(no action)"
-    yield Text.assemble(("> " + action, "bold cyan"), _markers(turn), overflow="fold")
+    yield Text.assemble(("> " + action, "bold cyan"), turn_markers(turn), overflow="fold")
     yield _indented(_outside(turn.observation))
 
 
-def _markers(turn: Turn) -> Text:
+def turn_markers(turn: Turn) -> Text:
+    """What stands behind an action that was invalid, refused or cut."""
     markers = Text()
     if not turn.valid:
         markers.append("  [invalid: not in the protocol's form]", style="bold red")
