@@ -29,6 +29,8 @@ Series = NDArray[np.float64]
 Points = dict[int, dict[str, float]]
 
 NAME = "learning-curve"
+_ROUNDING = 1e-7
+"""Values below it are nothing but rounding."""
 _REACH = 5
 # Blue and vermilion of Okabe and Ito's palette: apart for every kind of colour vision; shapes keep them apart in grey.
 _BLUE, _VERMILION = "#0072B2", "#D55E00"
@@ -162,8 +164,8 @@ def _columns(figure: Figure, rows: GridSpec, count: int) -> list[Axes]:
 
 
 def _first(points: Points, names: Sequence[str]) -> str:
-    """The first of the metrics that the run has; empty if none."""
-    return next((name for name in names if len(_series(points, name)[0])), "")
+    """The first of the metrics that the run has; empty if none. What is 0 but for rounding has nothing to show."""
+    return next((name for name in names if (np.abs(_series(points, name)[1]) > _ROUNDING).any()), "")
 
 
 def _limits(points: Points) -> tuple[float, float]:
