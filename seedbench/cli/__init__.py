@@ -13,7 +13,21 @@ import typer
 from typer.core import TyperGroup
 
 from seedbench import __version__
-from seedbench.cli import data, doctor, eval, index, models, panels, protocols, serve, table, validate, view
+from seedbench.cli import (
+    compare,
+    data,
+    doctor,
+    eval,
+    index,
+    models,
+    panels,
+    protocols,
+    serve,
+    table,
+    validate,
+    verify,
+    view,
+)
 from seedbench.errors import SeedBenchError
 from seedbench.ui.text import inert
 
@@ -86,8 +100,10 @@ app = typer.Typer(
 )
 app.command("eval")(eval.evaluate_command)
 app.command("table")(table.table_command)
+app.command("compare")(compare.compare_command)
 app.command("view")(view.view_command)
 app.command("validate")(validate.validate_command)
+app.command("verify")(verify.verify_command)
 app.command("doctor")(doctor.doctor_command)
 app.add_typer(data.app, name="data")
 app.add_typer(panels.app, name="panels")

@@ -1,0 +1,389 @@
+"""Runs compared on the same tasks: paired tests, intervals, and a sentence that says what they show.
+
+Numbers come from the episode logs; the summaries say what was run. One run a side and one attempt a task: exact McNemar
+and Newcombe's interval. Several attempts, or scores: paired permutation and a bootstrap of tasks. Several runs a side
+(training seeds of one method): the test of `seedbench.statistics.seeds.crossed`. Differences are B - A.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seedbench.errors import SeedBenchError, UsageError, unknown
+from seedbench.runs import MANIFEST, SUMMARY, differences, read_episodes, read_manifest
+from seedbench.statistics.paired import bootstrap, detectable, holm, mcnemar, newcombe, permutation
+from seedbench.statistics.seeds import crossed, iqm, iqm_difference, iqm_interval
+from seedbench.tables import load_summary
+from seedbench.tables.text import one_line
+from seedbench.types import Episode, Outcome
+
+METRICS = ("success", "score")
+LEVEL = 0.05
+"""A difference is claimed where the p-value, corrected by Holm, is below."""
+
+_CROSSED = "seeds and tasks"
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """One comparison of two sides on some tasks. Rates and differences are fractions."""
+
+    name: str
+    """A family, or `all`."""
+    n: int
+    """Tasks counted on both sides."""
+    a: float
+    b: float
+    difference: float
+    lo: float
+    hi: float
+    test: str
+    """McNemar, permutation, or `seeds and tasks`."""
+    p: float
+    p_holm: float
+    """Corrected over the comparisons of the report: overall ones among themselves, families among themselves."""
+    detectable: float
+    """The smallest true difference that such a panel finds with 80 % power."""
+    only_a: int | None = None
+    """Tasks that only A solves; None where a task has more than one attempt a side, and for scores."""
+    only_b: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Seeds:
+    """Two groups of at least 2 training seeds: interquartile means over seeds and families, stratified bootstrap."""
+
+    paired: bool
+    """The groups have the same training seeds, and differences were taken seed by seed."""
+    a: tuple[float, float, float]
+    """Mean, lower and upper limit."""
+    b: tuple[float, float, float]
+    difference: tuple[float, float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Two sides."""
+
+    a: str
+    b: str
+    overall: Effect
+    families: tuple[Effect, ...]
+    seeds: Seeds | None
+    checkpoints_p: float
+    """Permutation p over tasks alone, corrected by Holm: of these very checkpoints, not of their methods."""
+    conclusion: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Every pair of the sides, in their order."""
+
+    metric: str
+    panel: str
+    panel_hash: str
+    protocol: str
+    protocol_hash: str
+    repeats: int
+    sides: tuple[tuple[str, tuple[str, ...]], ...]
+    """Label and folders."""
+    comparisons: tuple[Comparison, ...]
+    notes: tuple[str, ...]
+    """What a reader must know about the runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    folder: str
+    summary: dict[str, Any]
+    protocol: dict[str, Any]
+    seed: int | None
+    """Seed of the training; None where the folder is an evaluation, which does not know it."""
+    values: dict[str, float]
+    """Task hash -> mean over its counted attempts."""
+    families: dict[str, str]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    label: str
+    runs: tuple[_Run, ...]
+
+    def matrix(self, tasks: Sequence[str]) -> Floats:
+        """(runs, tasks)"""
+        return np.array([[run.values[task] for task in tasks] for run in self.runs])
+
+
+def compare(groups: Sequence[Sequence[Path]], *, metric: str = "success", labels: Sequence[str] = ()) -> Report:
+    """Compare every pair of sides; a side is a run folder, or several that are seeds of one method.
+
+    Args:
+        groups: the folders of each side, of evaluations or of training runs (whose last validation is taken).
+        metric: success or score (in [0, 1]).
+        labels: names of the sides; default: what their folders are called.
+
+    Raises:
+        UsageError: fewer than two sides, a folder given twice, or runs that differ in panel, protocol, repeats or
+            environment (the differences are shown), an unknown metric, a wrong number of labels.
+        SeedBenchError: a run is unfinished or damaged, its scores leave [0, 1], or no task is counted in all runs.
+    """
+    if metric not in METRICS:
+        raise unknown("metric", metric, METRICS)
+    _refuse_odd(groups, labels)
+    sides = [
+        _Side(label, tuple(_read(folder, metric) for folder in group))
+        for label, group in zip([one_line(label) for label in labels] or _labels(groups), groups, strict=True)
+    ]
+    runs = [run for side in sides for run in side.runs]
+    for run in runs[1:]:
+        _refuse_other(runs[0], run)
+    families = {task: family for run in runs for task, family in run.families.items()}
+    tasks = sorted(task for task in families if all(task in run.values for run in runs))
+    if not tasks:
+        raise SeedBenchError("no task is counted in all of the runs: each ended in an infrastructure error in some.")
+    by_family = {f: [t for t in tasks if families[t] == f] for f in runs[0].summary["success"]["families"]}
+    pairs = [_compared(a, b, tasks, by_family, metric) for a, b in combinations(sides, 2)]
+    first, missing = runs[0].summary, runs[0].summary["panel"]["n"] - len(tasks)
+    left_out = [f"{missing} of {first['panel']['n']} tasks are left out: infrastructure errors."] if missing else []
+    return Report(
+        metric=metric,
+        panel=first["panel"]["name"],
+        panel_hash=first["panel"]["hash"],
+        protocol=first["protocol"]["name"],
+        protocol_hash=first["protocol"]["hash"],
+        repeats=first["repeats"],
+        sides=tuple((side.label, tuple(run.folder for run in side.runs)) for side in sides),
+        comparisons=tuple(_concluded(_corrected(pairs), metric)),
+        notes=(*dict.fromkeys(note for run in runs for note in run.notes), *left_out, *_seed_notes(sides)),
+    )
+
+
+def _refuse_odd(groups: Sequence[Sequence[Path]], labels: Sequence[str]) -> None:
+    if len(groups) < 2 or not all(groups):
+        raise UsageError(
+            "a comparison needs two sides or more: `seedbench compare RUN_A RUN_B`, where a side is a run folder or"
+            " several, separated by commas."
+        )
+    places = [folder.resolve() for group in groups for folder in group]
+    if twice := [place for place in places if places.count(place) > 1]:
+        raise UsageError(f"'{twice[0]}' is given twice: give every run once.")
+    if labels and (len(labels) != len(groups) or len(set(labels)) < len(labels)):
+        raise UsageError(f"--labels must name {len(groups)} sides, each differently, not {', '.join(labels)}.")
+
+
+def _labels(groups: Sequence[Sequence[Path]]) -> list[str]:
+    """The folders' names, of a group what they begin with; the paths where that does not tell the sides apart."""
+    names = []
+    for group in groups:
+        common = os.path.commonprefix([folder.resolve().name for folder in group])  # noqa: RUF071 (characters are meant)
+        names.append(one_line(common if len(group) == 1 else common.rstrip("-_.0123456789") or group[0].name))
+    if len(set(names)) == len(names):
+        return names
+    return [one_line(",".join(map(str, group))) for group in groups]
+
+
+def _read(given: Path, metric: str) -> _Run:
+    folder, seed, notes = _evaluation(given)
+    summary, manifest = load_summary(folder), read_manifest(folder)
+    attempts: dict[str, dict[int, float]] = defaultdict(dict)
+    families = {}
+    last = {episode.key: _condensed(episode, metric) for episode in read_episodes(folder)}
+    for (task, repeat), (family, value) in last.items():
+        families[task] = family
+        if value is not None:
+            attempts[task][repeat] = value
+    expected = summary["panel"]["n"] * summary["repeats"]
+    if len(last) != expected:
+        raise SeedBenchError(
+            f"'{folder}' is unfinished: {len(last):,} of {expected:,} episodes. Run the same command again to"
+            " finish it; a comparison on what was played so far would favour quick tasks."
+        )
+    values = {task: float(np.mean([of[r] for r in sorted(of)])) for task, of in attempts.items()}
+    if any(not 0 <= value <= 1 for value in values.values()):
+        raise SeedBenchError(f"'{folder}' has scores outside [0, 1]: compare it with --metric success.")
+    return _Run(one_line(str(given)), summary, manifest.get("protocol", {}), seed, values, families, notes)
+
+
+def _condensed(episode: Episode, metric: str) -> tuple[str, float | None]:
+    """Family, and the value; None for an infrastructure error."""
+    value = float(episode.success if metric == "success" else episode.score)
+    return episode.family, None if episode.outcome is Outcome.INFRA_ERROR else value
+
+
+def _evaluation(given: Path) -> tuple[Path, int | None, tuple[str, ...]]:
+    """The folder of the evaluation, the training seed where it is known, and what was chosen."""
+    record = given / "training.json"
+    if (given / MANIFEST).is_file() or not record.is_file():
+        read_manifest(given)  # says what a folder lacks
+        return given, None, ()
+    try:
+        settings = json.loads(record.read_text(encoding="utf-8"))["settings"]
+        seed, updates = int(settings["seed"]), int(settings["updates"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise SeedBenchError(f"'{record}' is damaged ({type(error).__name__}: {error}); train it again.") from error
+    found = sorted(path.parent for path in given.glob(f"validation/update-*/{SUMMARY}"))
+    if not found:
+        raise UsageError(
+            f"'{given}' is a training run without a validation: evaluate '{given / 'final'}' with `seedbench eval` and"
+            " give the folder of that."
+        )
+    update = found[-1].name.removeprefix("update-").lstrip("0") or "0"
+    note = f"{one_line(str(given))} is a training run: its last validation, after update {update} of {updates}."
+    return found[-1], seed, (note if int(update) == updates else f"{note} Training has not ended.",)
+
+
+def _refuse_other(first: _Run, other: _Run) -> None:
+    held, now = _identity(first), _identity(other)
+    if _bound(held) == _bound(now):
+        return
+    listed = differences(held, now)
+    more = f"; and {len(listed) - 6} more" if len(listed) > 6 else ""
+    raise UsageError(
+        f"'{other.folder}' cannot be compared with '{first.folder}'. From the latter to the former:"
+        f" {'; '.join(listed[:6])}{more}. Evaluate both on one panel, under one protocol, with as many repeats."
+    )
+
+
+def _identity(run: _Run) -> dict[str, Any]:
+    summary = run.summary
+    parts = {key: summary[key] for key in ("panel", "repeats")}
+    protocol = {**summary["protocol"], **run.protocol}
+    return {**parts, "protocol": protocol, "environment": summary.get("environment", {})}
+
+
+def _bound(identity: dict[str, Any]) -> tuple[Any, ...]:
+    return (identity["panel"]["hash"], identity["protocol"]["hash"], identity["repeats"], identity["environment"])
+
+
+def _seeds_paired(a: _Side, b: _Side) -> bool:
+    """Whether both sides know their training seeds, and they are the same, each once."""
+    first, second = (sorted((run.seed for run in side.runs), key=str) for side in (a, b))
+    return None not in first and first == second and len(set(first)) == len(first) > 1
+
+
+def _seed_notes(sides: Sequence[_Side]) -> list[str]:
+    notes = []
+    for a, b in combinations(sides, 2):
+        if len(a.runs) > 1 and len(b.runs) > 1 and not _seeds_paired(a, b):
+            notes.append(f"{a.label} and {b.label} are not paired by training seed: known, equal seeds are needed.")
+    alone = [side.label for side in sides if len(side.runs) == 1]
+    if alone and len(alone) < len(sides):
+        notes.append(f"Of one run nothing is known of its variation between training seeds: {', '.join(alone)}.")
+    return notes
+
+
+def _compared(a: _Side, b: _Side, tasks: list[str], families: dict[str, list[str]], metric: str) -> Comparison:
+    if paired := _seeds_paired(a, b):
+        order = {run.seed: run for run in b.runs}
+        b = replace(b, runs=tuple(order[run.seed] for run in a.runs))
+    binary = metric == "success" and a.runs[0].summary["repeats"] == 1
+    first, second = a.matrix(tasks), b.matrix(tasks)
+    of_family = {f: (a.matrix(some), b.matrix(some)) for f, some in families.items() if some}
+    effects = [_effect(f, x, y, paired=paired, binary=binary) for f, (x, y) in of_family.items()]
+    grouped = len(a.runs) > 1 and len(b.runs) > 1
+    return Comparison(
+        a=a.label,
+        b=b.label,
+        overall=_effect("all", first, second, paired=paired, binary=binary),
+        families=tuple(effects) if len(effects) > 1 else (),
+        seeds=_seeds(list(of_family.values()), paired) if grouped else None,
+        checkpoints_p=permutation(second.mean(axis=0) - first.mean(axis=0)),
+    )
+
+
+def _effect(name: str, a: Floats, b: Floats, *, paired: bool, binary: bool) -> Effect:
+    """Compare (runs of A, tasks) with (runs of B, tasks)."""
+    n, by_task = a.shape[1], b.mean(axis=0) - a.mean(axis=0)
+    only: tuple[int, int] | None = None
+    if len(a) > 1 or len(b) > 1:
+        result = crossed(a, b, paired=paired)
+        test, p, limits, enough = _CROSSED, result.p, (result.lo, result.hi), result.detectable
+    else:
+        enough = detectable(float(np.mean(by_task**2)), n, binary=binary)
+        if binary:
+            x, y = a[0] > 0.5, b[0] > 0.5
+            only = (int(np.sum(x & ~y)), int(np.sum(y & ~x)))
+            test, p = "McNemar", mcnemar(*only)
+            limits = newcombe(int(np.sum(x & y)), *only, int(np.sum(~x & ~y)))
+        else:
+            test, p, limits = "permutation", permutation(by_task), bootstrap(by_task)
+    rates = (float(a.mean()), float(b.mean()), float(by_task.mean()))
+    return Effect(name, n, *rates, *limits, test, p, p, enough, *(only or (None, None)))
+
+
+def _seeds(families: Sequence[tuple[Floats, Floats]], paired: bool) -> Seeds:
+    # (seeds, families): the strata of the bootstrap are the families
+    a, b = (np.stack([pair[side].mean(axis=1) for pair in families], axis=1) for side in (0, 1))
+    first, second = iqm(a), iqm(b)
+    return Seeds(
+        paired=paired,
+        a=(first, *iqm_interval(a)),
+        b=(second, *iqm_interval(b)),
+        difference=(second - first, *iqm_difference(a, b, paired=paired)),
+    )
+
+
+def _corrected(pairs: Sequence[Comparison]) -> list[Comparison]:
+    """Holm over the overall tests, and over the families' of all pairs: two sets of questions."""
+    overall = holm([pair.overall.p for pair in pairs])
+    families = iter(holm([effect.p for pair in pairs for effect in pair.families]))
+    checkpoints = holm([pair.checkpoints_p for pair in pairs])
+    return [
+        replace(
+            pair,
+            overall=replace(pair.overall, p_holm=p),
+            families=tuple(replace(effect, p_holm=next(families)) for effect in pair.families),
+            checkpoints_p=q,
+        )
+        for pair, p, q in zip(pairs, overall, checkpoints, strict=True)
+    ]
+
+
+def _concluded(pairs: Sequence[Comparison], metric: str) -> list[Comparison]:
+    return [replace(pair, conclusion=_sentence(pair, metric, len(pairs) > 1)) for pair in pairs]
+
+
+def _sentence(pair: Comparison, metric: str, several: bool) -> str:
+    effect = pair.overall
+    test = effect.test if effect.test == "McNemar" else f"{effect.test},"
+    how = f"({test} p = {p_text(effect.p_holm)}{' after Holm' if several else ''}, n = {effect.n})"
+    if effect.p_holm < LEVEL:
+        better, worse = (pair.b, pair.a) if effect.difference > 0 else (pair.a, pair.b)
+        limits = (effect.lo, effect.hi) if effect.difference > 0 else (-effect.hi, -effect.lo)
+        verb = "solves" if metric == "success" else "scores"
+        return f"{better} {verb} {100 * abs(effect.difference):.1f} points more than {worse} {_limits(*limits)} {how}."
+    found = f"{100 * effect.difference:+.1f} points {_limits(effect.lo, effect.hi)}"
+    text = (
+        f"No difference detected between {pair.a} and {pair.b}: {found} {how}. This panel"
+        f"{' with these seeds' if effect.test == _CROSSED else ''} could detect {100 * effect.detectable:.0f} points."
+    )
+    if effect.test == _CROSSED and pair.checkpoints_p < LEVEL:
+        text += (
+            f" These very checkpoints do differ (permutation p = {p_text(pair.checkpoints_p)} over tasks), but not by"
+            " more than other training seeds might: that takes more seeds."
+        )
+    return text
+
+
+def _limits(lo: float, hi: float) -> str:
+    return f"[{100 * lo:.0f} to {100 * hi:.0f}]"
+
+
+def p_text(p: float) -> str:
+    """.012 for 0.0123, 1.5e-07 for smaller ones; at most 1."""
+    if p < 0.001:
+        return f"{p:.1e}"
+    return "1" if p > 0.9995 else f"{p:.3f}"[1:]
