@@ -28,7 +28,7 @@ from tests.eval.helpers import installed
 from tests.train.helpers import _PROTOCOL, WORDS, EchoEnv, EchoSuite, panel
 
 GAMES = 8
-TURNS = 4
+TURNS = 6
 
 
 class HiddenEnv(EchoEnv):

@@ -73,12 +73,12 @@ def test_delta_is_positive_on_the_right_action_and_negative_on_the_wrong_one(tau
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_seed_learns_faster_than_grpo(taught: Path, tmp_path: Path, seed: int) -> None:
-    """All four turns must be right, 1 episode in 16 at first: groups without variance teach GRPO nothing, and SEED
+    """All six turns must be right, 1 episode in 64 at first: groups without variance teach GRPO nothing, and SEED
     learns from the right turns of failures. At the paper's weight, 0.01."""
     plain = _trained(taught, tmp_path / "grpo", "grpo", seed, kl_coefficient=0.0)
     seeded = _trained(taught, tmp_path / "seed", "seed", seed, **OWN)
     assert plain[0] == seeded[0] < 0.2
-    assert seeded[-1] >= 0.7
+    assert seeded[-1] >= 0.6
     assert all(ours >= theirs for ours, theirs in zip(seeded, plain, strict=True))
     assert np.mean(seeded) > np.mean(plain) + 0.15
 

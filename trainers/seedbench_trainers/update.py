@@ -163,8 +163,8 @@ class Updater:
             sample.signals[name] = values
 
     def term_norms(self, samples: Sequence[Sample]) -> Metrics:
-        """Gradient norm of each weighed term on the shortest few of the samples, before any step."""
-        few = sorted(samples, key=lambda sample: len(sample.ids))[:_FEW]
+        """Gradient norm of each weighed term on a few samples, evenly taken from the batch, before any step."""
+        few = samples[:: max(1, len(samples) // _FEW)][:_FEW]
         terms = self._method.terms()
         tokens = self._forward(few)
         values = self._method.loss(tokens)

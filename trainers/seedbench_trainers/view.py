@@ -6,6 +6,7 @@ journal: a metric that a method does not log is not shown.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -172,13 +173,18 @@ def _watch(total: int, families: Sequence[str], past: Iterable[Record], now: flo
     return watch
 
 
+_PAUSE = 2.0
+"""Seconds between two lines of a plain view; the journal has every update."""
+
+
 class PlainView(TrainView):
-    """A line an update, for logs and pipes."""
+    """A line an update, for logs and pipes; of quick updates some, but the first, the last and every validation."""
 
     def __init__(self, stream: IO[str], clock: Clock = time.monotonic) -> None:
         self._stream = stream
         self._clock = clock
         self._watch: Watch | None = None
+        self._written = -math.inf
 
     def start(self, total: int, title: str, families: Sequence[str] = (), past: Iterable[Record] = ()) -> None:
         """Write what is about to run."""
@@ -193,12 +199,16 @@ class PlainView(TrainView):
             return
         now = self._clock()
         watch.add(update, metrics, now)
+        validated = watch.last is not None and watch.last.update == update
+        if now - self._written < _PAUSE and 1 < update < watch.total and not validated:
+            return
+        self._written = now
         parts = [f"update {update:,}/{watch.total:,}"]
         if SUCCESS in metrics:
             now_and_mean = (figure(SUCCESS, value) for value in (metrics[SUCCESS], watch.recent(SUCCESS)))
             parts.append("success {} (mean {})".format(*now_and_mean))
         parts += [f"{label} {figure(name, metrics[name])}" for label, name in watch.figures() if name in metrics]
-        if watch.last is not None and watch.last.update == update:
+        if watch.last is not None and validated:
             parts.append(f"validation {watch.last.words()}")
         parts += [*watch.speeds(), f"elapsed {format_seconds(now - watch.began)}"]
         if update < watch.total:
