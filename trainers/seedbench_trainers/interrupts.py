@@ -7,7 +7,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any, Self
+from typing import Self
 
 
 class Interrupts:
@@ -56,14 +56,8 @@ class Interrupts:
 
 
 def _hush() -> None:
-    """Keep an event loop that is cut short from printing tracebacks of the tasks in which the signal came."""
+    """Keep an event loop that is cut short from printing tracebacks of its tasks: they were broken off on purpose."""
     try:
-        running = asyncio.get_running_loop()
-    except RuntimeError:
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
+    except RuntimeError:  # no loop is running
         return
-
-    def report(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        if not isinstance(context.get("exception"), KeyboardInterrupt):
-            loop.default_exception_handler(context)
-
-    running.set_exception_handler(report)
