@@ -92,14 +92,9 @@ class Run:
 
     def append(self, episode: Episode) -> None:
         """Write one episode through to the system. Raises SeedBenchError when the disk is full; the log stays whole."""
-        log = self._log
-        line = _encoded(json.dumps(episode.to_json(), ensure_ascii=False))
-        start = log.seek(0, os.SEEK_END)
         try:
-            while line:
-                line = line[log.write(line) :]
+            append_line(self._log, _encoded(json.dumps(episode.to_json(), ensure_ascii=False)))
         except OSError as error:
-            log.truncate(start)
             raise SeedBenchError(
                 f"cannot write the episode log in '{self.folder}': {error.strerror}. Free space and run the same"
                 " command again; every finished episode is kept."
@@ -109,6 +104,17 @@ class Run:
         """Record a working session (start, seconds, episodes) in the manifest."""
         self.manifest["sessions"].append(session)
         write_json(self.folder / MANIFEST, self.manifest)
+
+
+def append_line(log: io.FileIO, line: bytes) -> None:
+    """Write a line at the end of an unbuffered file; where that fails (OSError), the file is left as it was."""
+    start = log.seek(0, os.SEEK_END)
+    try:
+        while line:
+            line = line[log.write(line) :]
+    except OSError:
+        log.truncate(start)
+        raise
 
 
 def refuse_other_settings(folder: Path, settings: dict[str, Any]) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from seedbench.statistics.means import _probability, t_quantile
+from seedbench.statistics.means import t_probability, t_quantile
 from seedbench.statistics.paired import permutation, unseen
 
 Floats = NDArray[np.float64]
@@ -105,7 +105,7 @@ def crossed(a: ArrayLike, b: ArrayLike, *, paired: bool, level: float = 0.95) ->
     df = max(1, math.floor(variance**2 / spread + 1e-9))
     error = math.sqrt(variance)
     half = t_quantile(df, level) * error
-    p = max(0.0, 1 - _probability(df, math.atan(abs(difference) / error / math.sqrt(df))))
+    p = max(0.0, 1 - t_probability(df, math.atan(abs(difference) / error / math.sqrt(df))))
     enough = half + t_quantile(df, 0.6) * error  # 80 % lie below the two-sided quantile of 60 %
     return Crossed(difference, max(-1.0, difference - half), min(1.0, difference + half), p, df, min(1.0, enough))
 

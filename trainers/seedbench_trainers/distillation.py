@@ -7,6 +7,7 @@ The teacher is the policy itself with a skill in its prompt (`teacher.py`).
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -125,9 +126,9 @@ class Distillation(Taught):
         weight, average = self.settings.weight, self.settings.average
         return [*super().terms(), *([Term("distil", weight, MASK, average)] if weight else [])]
 
+    @abstractmethod
     def distil(self, tokens: Tokens, teacher: Tensor) -> Tensor:
         """Values (B, L) of the distillation term; `teacher` has no gradient."""
-        raise NotImplementedError
 
     def loss(self, tokens: Tokens) -> Mapping[str, Tensor]:
         """GRPO's values and the distillation's."""

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 from seedbench.errors import SeedBenchError, UsageError
+from seedbench.runs import append_line
 from seedbench_trainers.trackers import Trackers
 
 METRICS = "metrics.jsonl"
@@ -68,13 +68,9 @@ class Journal:
         if update < self._last:
             raise ValueError(f"update {update} after update {self._last}: the journal only goes forward")
         record = Record(update, optimiser_steps, {name: float(value) for name, value in metrics.items()})
-        line = _line(record)
-        start = self._file.seek(0, os.SEEK_END)
         try:
-            while line:
-                line = line[self._file.write(line) :]
+            append_line(self._file, _line(record))
         except OSError as error:
-            self._file.truncate(start)
             raise _unwritable(self._path, error) from error
         self._last = update
         self._trackers.log(update, record.metrics)

@@ -11,16 +11,16 @@ import dataclasses
 import fcntl
 import hashlib
 import json
-import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from seedbench.errors import SeedBenchError, UsageError
 from seedbench.policies.base import PolicyFault
-from seedbench.runs import read_episodes
+from seedbench.runs import append_line, read_episodes
 from seedbench.types import Episode, Outcome
 from seedbench_trainers.skills.analysis import NO_OBJECT, Analysis, Style, review
 from seedbench_trainers.skills.analyzers import RULES, Analyzer, Answer, RulesAnalyzer, make_analyzer, panel_of
@@ -178,7 +178,7 @@ async def _annotate(
 async def _ask_all(
     waiting: Iterator[Episode],
     analyzer: Analyzer,
-    file: BinaryIO,
+    file: FileIO,
     concurrency: int,
     told: Callable[[Annotation], None],
     done: list[Annotation],
@@ -254,7 +254,7 @@ def _refuse_other(done: Sequence[Annotation], identity: dict[str, Any], path: Pa
         )
 
 
-def _opened(path: Path) -> BinaryIO:
+def _opened(path: Path) -> FileIO:
     """The file for reading and appending, for this process alone, cut back to its last whole line."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -275,14 +275,11 @@ def _opened(path: Path) -> BinaryIO:
     return file
 
 
-def _append(file: BinaryIO, note: Annotation) -> None:
+def _append(file: FileIO, note: Annotation) -> None:
     line = (json.dumps(dataclasses.asdict(note), ensure_ascii=False) + "\n").encode()
-    start = file.seek(0, os.SEEK_END)
     try:
-        while line:
-            line = line[file.write(line) :]
+        append_line(file, line)
     except OSError as error:
-        file.truncate(start)
         raise SeedBenchError(
             f"cannot write the annotations: {error.strerror}. Free space and run the same command again; what was"
             " annotated is kept."
