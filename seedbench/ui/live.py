@@ -7,6 +7,7 @@ No intervals here: the short episodes end first, so the rates of a run that goes
 import os
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from typing import IO, Self
 
@@ -80,32 +81,21 @@ def pack(parts: Sequence[Text], width: int) -> Text:
     return packed
 
 
-class LiveProgress(Progress):
-    """A panel that redraws itself at most eight times a second, in its own thread."""
+class LivePanel(ABC):
+    """A panel that redraws itself at most eight times a second, in its own thread; its last state stays.
+
+    Subclasses change what they show under `_lock` and draw it in `_body`.
+    """
 
     def __init__(self, console: Console, clock: Clock = time.monotonic) -> None:
         self._console = console
         self._clock = clock
         self._lock = threading.Lock()
-        self._tally: Tally | None = None
         self._title = ""
         self._live: Live | None = None
+        self._shown = False
         self._ended: float | None = None
         self._interrupted = False
-
-    def start(self, total: int, families: Totals, title: str, done: Iterable[Episode] = ()) -> None:
-        """Show the panel."""
-        tally = Tally(total, families, self._clock())
-        tally.resume(done)
-        self._title, self._tally, self._ended, self._interrupted = one_line(title), tally, None, False
-        self._live = Live(self, console=self._console, refresh_per_second=8)
-        self._live.start()
-
-    def update(self, episode: Episode) -> None:
-        """Count one finished episode; the panel follows by itself."""
-        with self._lock:
-            if self._tally is not None:
-                self._tally.add(episode, self._clock())
 
     def note(self, message: str) -> None:
         """Print a line above the panel."""
@@ -120,17 +110,48 @@ class LiveProgress(Progress):
             self._ended, self._interrupted = self._clock(), interrupted
         live.stop()
 
+    def _show(self, title: str) -> None:
+        self._title, self._shown, self._ended, self._interrupted = one_line(title), True, None, False
+        self._live = Live(self, console=self._console, refresh_per_second=8)
+        self._live.start()
+
+    def _now(self) -> float:
+        """The clock, which stands still once the panel has ended."""
+        return self._clock() if self._ended is None else self._ended
+
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        if self._tally is None:
+        if not self._shown:
             return
         with self._lock:
             width = min(options.max_width, _WIDEST)
-            body = self._body(self._tally, width - 4, max(3, console.height - 14))
+            body = self._body(console, options.update(width=width - 4, height=None))
         yield Panel(body, width=width, border_style="yellow" if self._interrupted else "cyan")
 
-    def _body(self, tally: Tally, width: int, rows: int) -> Group:
-        ended = self._ended is not None
-        now = self._clock() if self._ended is None else self._ended
+    @abstractmethod
+    def _body(self, console: Console, options: ConsoleOptions) -> Group:
+        """What the panel holds, in the width of `options`."""
+
+
+class LiveProgress(LivePanel, Progress):
+    """The progress of an evaluation as a panel."""
+
+    _tally: Tally
+
+    def start(self, total: int, families: Totals, title: str, done: Iterable[Episode] = ()) -> None:
+        """Show the panel."""
+        self._tally = Tally(total, families, self._clock())
+        self._tally.resume(done)
+        self._show(title)
+
+    def update(self, episode: Episode) -> None:
+        """Count one finished episode; the panel follows by itself."""
+        with self._lock:
+            if self._shown:
+                self._tally.add(episode, self._clock())
+
+    def _body(self, console: Console, options: ConsoleOptions) -> Group:
+        tally, width, rows = self._tally, options.max_width, max(3, console.height - 14)
+        ended, now = self._ended is not None, self._now()
         wide = width >= _WIDE
         parts: list[RenderableType] = [
             Text(self._title, style="bold", overflow="fold"),

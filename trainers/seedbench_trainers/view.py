@@ -7,20 +7,17 @@ journal: a metric that a method does not log is not shown.
 from __future__ import annotations
 
 import math
-import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Self
 
-from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
-from rich.live import Live
+from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.padding import Padding
-from rich.panel import Panel
 from rich.progress_bar import ProgressBar
 from rich.text import Text
 
 from seedbench.types import Episode
-from seedbench.ui.live import Clock, Progress, is_interactive, pack
+from seedbench.ui.live import Clock, LivePanel, Progress, is_interactive, pack
 from seedbench.ui.tally import Totals, format_seconds, one_line
 from seedbench_trainers.panel import figures, header, times, validations
 from seedbench_trainers.watch import SUCCESS, Phase, Watch, figure
@@ -29,7 +26,6 @@ if TYPE_CHECKING:
     from seedbench_trainers.journal import Record
 
 _INTERRUPTED = "stopped; the same command with --resume goes on from the last checkpoint"
-_WIDEST = 120
 
 
 class TrainView:
@@ -88,70 +84,38 @@ class _Within(Progress):
         self._view.note(message)
 
 
-class LiveView(TrainView):
+class LiveView(LivePanel, TrainView):
     """A panel that redraws itself at most eight times a second, in its own thread."""
 
-    def __init__(self, console: Console, clock: Clock = time.monotonic) -> None:
-        self._console = console
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._watch: Watch | None = None
-        self._title = ""
-        self._live: Live | None = None
-        self._ended: float | None = None
-        self._interrupted = False
+    _watch: Watch
 
     def start(self, total: int, title: str, families: Sequence[str] = (), past: Iterable[Record] = ()) -> None:
         """Show the panel; one that is still up is left as it stands."""
         self.stop()
-        watch = _watch(total, families, past, self._clock())
-        self._title, self._watch, self._ended, self._interrupted = one_line(title), watch, None, False
-        self._live = Live(self, console=self._console, refresh_per_second=8)
-        self._live.start()
+        self._watch = _watch(total, families, past, self._clock())
+        self._show(title)
 
     def phase(self, name: str, total: int = 0) -> None:
         """Show the phase and begin to count its episodes."""
         with self._lock:
-            if self._watch is not None:
+            if self._shown:
                 self._watch.phase = Phase(one_line(name, 40), self._clock(), total)
 
     def episode(self, episode: Episode) -> None:
         """Count one finished episode; the panel follows by itself."""
         with self._lock:
-            if self._watch is not None:
+            if self._shown:
                 self._watch.count(episode)
 
     def update(self, update: int, metrics: Mapping[str, float]) -> None:
         """Take an update's figures; the panel follows by itself."""
         with self._lock:
-            if self._watch is not None:
+            if self._shown:
                 self._watch.add(update, metrics, self._clock())
 
-    def note(self, message: str) -> None:
-        """Print a line above the panel."""
-        self._console.print(Text(f"note: {one_line(message)}", style="yellow"))
-
-    def stop(self, interrupted: bool = False) -> None:
-        """Draw the last state and leave it on the screen."""
-        if self._live is None:
-            return
-        live, self._live = self._live, None
-        with self._lock:
-            self._ended, self._interrupted = self._clock(), interrupted
-        live.stop()
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        if self._watch is None:
-            return
-        with self._lock:
-            width = min(options.max_width, _WIDEST)
-            body = self._body(self._watch, console, options.update(width=width - 4, height=None))
-        yield Panel(body, width=width, border_style="yellow" if self._interrupted else "cyan")
-
-    def _body(self, watch: Watch, console: Console, options: ConsoleOptions) -> Group:
-        ended = self._ended is not None
-        now = self._clock() if self._ended is None else self._ended
-        width = options.max_width
+    def _body(self, console: Console, options: ConsoleOptions) -> Group:
+        watch, width = self._watch, options.max_width
+        ended, now = self._ended is not None, self._now()
         bar = ProgressBar(total=max(1, watch.total), completed=watch.done, complete_style="cyan")
         above: list[RenderableType] = [
             Text(self._title, style="bold", overflow="fold"),
