@@ -8,9 +8,9 @@ class under the entry-point group `seedbench.trainers` (docs/adding-a-method.md)
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from seedbench_trainers.config import TrainConfig
 
 Metrics = dict[str, float]
+T = TypeVar("T")
 
 
 class Settings(BaseModel):
@@ -100,6 +101,11 @@ class Tools(Protocol):
     def policy(self, *, identity: dict[str, object] | None = None) -> Policy:
         """The policy as the harness's evaluation takes it, at its present weights; `identity`: what it says of itself
         in place of the weights that were loaded."""
+        ...
+
+    def once(self, work: Callable[[], T]) -> T:
+        """Do what must not be done by every process of a training (asking a server, writing a file), and return its
+        result, which is pickled, on all. Everything else in a method is done by all alike."""
         ...
 
     def note(self, message: str) -> None:

@@ -49,8 +49,11 @@ def latest(run: Path) -> Path | None:
     return found[-1] if found else None
 
 
-def save(run: Path, state: State, trainee: Trainee, optimiser: Any, keep: int) -> Path:
-    """Write a checkpoint and drop all but the newest `keep`. Raises SeedBenchError; older ones stay whole then."""
+def save(run: Path, state: State, trainee: Trainee, optimiser: dict[str, Any], keep: int) -> Path:
+    """Write a checkpoint and drop all but the newest `keep`. Raises SeedBenchError; older ones stay whole then.
+
+    `optimiser`: its whole state, from whatever number of processes.
+    """
     import torch
 
     target = run / FOLDER / f"update-{state.update:06d}"
@@ -59,7 +62,7 @@ def save(run: Path, state: State, trainee: Trainee, optimiser: Any, keep: int) -
     try:
         trainee.save(draft)
         try:
-            torch.save({"optimiser": optimiser.state_dict(), "torch_rng": torch.get_rng_state()}, draft / _OPTIMISER)
+            torch.save({"optimiser": optimiser, "torch_rng": torch.get_rng_state()}, draft / _OPTIMISER)
         except (OSError, RuntimeError) as error:  # torch's writer turns a full disk into a RuntimeError
             raise SeedBenchError(
                 f"cannot write the checkpoint in '{run}' ({str(error)[:200]}). Free space and run the same command"
@@ -74,14 +77,17 @@ def save(run: Path, state: State, trainee: Trainee, optimiser: Any, keep: int) -
     return target
 
 
-def restore(folder: Path, optimiser: Any, device: Any) -> State:
+def restore(folder: Path, optimiser: Any, trainee: Trainee) -> State:
     """Load optimiser, random state and counters of a checkpoint. Raises SeedBenchError where it is damaged."""
     import torch
 
+    from seedbench_trainers.sharding import load_state
+
+    place = "cpu" if trainee.shards else trainee.loaded.model.device  # a process with shards needs a part of it
     try:
-        stored = torch.load(folder / _OPTIMISER, map_location=device, weights_only=True)
+        stored = torch.load(folder / _OPTIMISER, map_location=place, weights_only=True, mmap=bool(trainee.shards))
         state = State(**json.loads((folder / _STATE).read_text(encoding="utf-8")))
-        optimiser.load_state_dict(stored["optimiser"])
+        load_state(optimiser, stored["optimiser"])
         torch.set_rng_state(stored["torch_rng"].cpu())
     except Exception as error:  # damaged files fail in many ways
         raise damaged(folder, error) from error

@@ -38,25 +38,40 @@ def train_command(
         _list()
         return
     from seedbench.errors import UsageError
-    from seedbench_trainers.recipes import resolve, to_toml
+    from seedbench_trainers.distributed import one_voice
+    from seedbench_trainers.recipes import resolve
     from seedbench_trainers.setup import RECORD
 
-    if not method:
-        raise UsageError("name a method with --method (`seedbench train --list` shows them).")
-    config = resolve(
-        method, suite, model, recipe=recipe, overrides=changes, seed=seed, updates=updates, device=device
-    )  # fmt: skip
-    folder = out or default_folder(config)
-    if dry_run:
-        from seedbench_trainers.estimate import estimate
+    def resolved() -> TrainConfig:
+        if not method:
+            raise UsageError("name a method with --method (`seedbench train --list` shows them).")
+        return resolve(
+            method, suite, model, recipe=recipe, overrides=changes, seed=seed, updates=updates, device=device
+        )  # fmt: skip
 
-        typer.echo(f"# seedbench train --method {method} --recipe {config.recipe} --out {folder}")
+    if dry_run:
+        _show(resolved(), out)
+        return
+    with one_voice() as world:
+        config = world.agree(resolved)
+        folder = out or default_folder(config)
+        if resume and not world.first((folder / RECORD).is_file):
+            raise UsageError(f"there is no run in '{folder}' to go on with; leave out --resume to begin one.")
+        world.agree(lambda: _train(config, folder, quiet))
+
+
+def _show(config: TrainConfig, out: Path | None) -> None:
+    """What `--dry-run` prints; of several processes the first alone prints it."""
+    from seedbench_trainers.distributed import leads
+    from seedbench_trainers.estimate import estimate
+    from seedbench_trainers.recipes import to_toml
+
+    if leads():
+        typer.echo(
+            f"# seedbench train --method {config.method} --recipe {config.recipe} --out {out or default_folder(config)}"
+        )
         typer.echo(to_toml(config))
         typer.echo("".join(f"# {line}\n" for line in estimate_lines(config, estimate(config))), nl=False)
-        return
-    if resume and not (folder / RECORD).is_file():
-        raise UsageError(f"there is no run in '{folder}' to go on with; leave out --resume to begin one.")
-    _train(config, folder, quiet)
 
 
 def _train(config: TrainConfig, folder: Path, quiet: bool) -> None:
@@ -65,6 +80,8 @@ def _train(config: TrainConfig, folder: Path, quiet: bool) -> None:
     from seedbench_trainers.loop import train
 
     done = train(config, folder, quiet=quiet)
+    if "tables" not in done:  # one of several processes, of which the first shows what there is
+        return
     if done["tables"]:
         print_table(done["tables"], get_suite(config.suite).layout, "terminal")
     if done.get("cost"):

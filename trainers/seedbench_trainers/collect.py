@@ -19,6 +19,7 @@ from seedbench.protocol import Protocol
 from seedbench.registry import get_suite
 from seedbench.rollout import run_episode
 from seedbench.types import Episode, Message, Outcome, Task
+from seedbench_trainers.distributed import World
 
 Rewrite = Callable[[Task, tuple[Message, ...]], tuple[Message, ...]]
 
@@ -94,6 +95,7 @@ def play(
     rewrite: Rewrite | None = None,
     told: Callable[[Episode], None] | None = None,
     max_infra: float = 0.2,
+    world: World | None = None,
 ) -> list[Played]:
     """Play attempts, all at once, and return them in the order given.
 
@@ -107,11 +109,29 @@ def play(
         rewrite: changes the messages that the policy is asked.
         told: is told of every finished episode.
         max_infra: share of infrastructure errors above which the iteration fails.
+        world: processes that make the same call; each plays its groups, and all of them return everything.
 
     Raises:
         SeedBenchError: what concerns the whole run, and too many infrastructure errors.
     """
-    return asyncio.run(_play(attempts, panel, protocol, _Recorder(policy, rewrite), policy, told, max_infra))
+    world = world or World()
+
+    def work(some: Sequence[Attempt]) -> list[Played | str]:
+        return asyncio.run(_play(some, panel, protocol, _Recorder(policy, rewrite), policy, told)) if some else []
+
+    results = world.shared(attempts, [attempt.group for attempt in attempts], work)
+    played = [result for result in results if isinstance(result, Played)]
+    lost = [result for result in results if isinstance(result, str)]
+    if len(lost) > max(max_infra * len(attempts), 1) or not played:
+        raise SeedBenchError(
+            f"{len(lost)} of {len(attempts)} training episodes ended in infrastructure errors (the last:"
+            f" {''.join(lost[-1:]).rstrip('.')}). Mend the cause and run the same command again."
+        )
+    if told is not None:
+        for one in played:
+            if one.attempt.group % world.size != world.rank:
+                told(one.episode)
+    return played
 
 
 async def _play(
@@ -121,8 +141,8 @@ async def _play(
     recorder: _Recorder,
     policy: Policy,
     told: Callable[[Episode], None] | None,
-    max_infra: float,
-) -> list[Played]:
+) -> list[Played | str]:
+    """Every attempt as it was played, or why the infrastructure broke it."""
     suite, options = get_suite(panel.suite), protocol.settings.environment
 
     async def one(attempt: Attempt) -> Episode:
@@ -144,19 +164,12 @@ async def _play(
         raise errors.exceptions[0] from None  # the first says what happened; the rest follow from it
     finally:
         await policy.close()
-    played = []
-    broken = ""
+    results: list[Played | str] = []
     for attempt, task in zip(attempts, tasks, strict=True):
         episode = task.result()
         if episode.outcome is Outcome.INFRA_ERROR:
-            broken = episode.error
+            results.append(episode.error)
             continue
         heard = recorder.heard.get((attempt.task.id, attempt.repeat), _Heard())
-        played.append(Played(attempt, episode, tuple(heard.prompts), tuple(heard.sampled)))
-    lost = len(attempts) - len(played)
-    if lost > max(max_infra * len(attempts), 1) or not played:
-        raise SeedBenchError(
-            f"{lost} of {len(attempts)} training episodes ended in infrastructure errors (the last:"
-            f" {broken.rstrip('.')}). Mend the cause and run the same command again."
-        )
-    return played
+        results.append(Played(attempt, episode, tuple(heard.prompts), tuple(heard.sampled)))
+    return results

@@ -144,6 +144,14 @@ class Warmstart(_Section):
     mini_batch: int = Field(default=64, ge=1)
 
 
+class Distributed(_Section):
+    """Several processes (torchrun): what each of them holds. No number depends on it, but for rounding."""
+
+    strategy: Literal["auto", "ddp", "fsdp"] = "auto"
+    """ddp: all weights, gradients and optimiser state on every process; fsdp: its share of them. auto: fsdp for models
+    of a billion parameters and more on GPUs, else ddp."""
+
+
 class Track(_Section):
     """Trackers beside metrics.jsonl, which is always written, and traces for `seedbench view`."""
 
@@ -181,6 +189,7 @@ class TrainConfig(_Section):
     checkpoints: Checkpoints = Checkpoints()
     warmstart: Warmstart = Warmstart()
     track: Track = Track()
+    distributed: Distributed = Distributed()
     options: dict[str, Any] = Field(default_factory=dict)
     """The method's own settings (the `[method]` table of a recipe), checked by the method."""
 
@@ -205,6 +214,11 @@ class TrainConfig(_Section):
             )
         if self.lora.targets and not self.lora.rank:
             raise ValueError("lora.targets are named, but lora.rank is 0: full training; set a rank or remove them")
+        if self.lora.rank and self.distributed.strategy == "fsdp":
+            raise ValueError(
+                "distributed.strategy is fsdp and lora.rank is set: adapters are small and go with ddp; choose it, or"
+                " auto"
+            )
         if self.update.dtype == "bfloat16" and self.device == "cpu":
             raise ValueError("update.dtype is bfloat16 on device cpu: use float32 there, it is faster")
         return self

@@ -14,12 +14,15 @@ class Interrupts:
     """While active, SIGINT and SIGTERM raise KeyboardInterrupt, but never inside `shielded`.
 
     In a shielded block (an optimiser step, the writing of a checkpoint) the signal waits for the end of the block;
-    a second one does not wait. Outside the main thread signals are left alone.
+    a second one does not wait. Outside the main thread signals are left alone. `once`: further signals are ignored,
+    for a process that others wait for.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, once: bool = False) -> None:
+        self._once = once
         self._shielded = False
         self._asked = False
+        self._waiting = False
         self._old: dict[int, signal.Handlers | object] = {}
 
     def __enter__(self) -> Self:
@@ -38,17 +41,20 @@ class Interrupts:
     @contextmanager
     def shielded(self) -> Iterator[None]:
         """A block that a first signal does not cut short."""
-        self._shielded = True
+        outer, self._shielded = self._shielded, True
         try:
             yield
         finally:
-            self._shielded = False
-        if self._asked:
+            self._shielded = outer
+        if self._waiting and not outer:
+            self._waiting = False
             raise KeyboardInterrupt
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self._asked and self._once:
+            return
         if self._shielded and not self._asked:
-            self._asked = True
+            self._asked = self._waiting = True
             return
         self._asked = True
         _hush()

@@ -2,14 +2,18 @@
 
 Everything random follows from the run's seed and the number of the update (task draws, episode seeds, the order of
 mini-batches), so that a run continued from a checkpoint goes on as if it had never stopped: on a CPU bit for bit.
+
+Several processes run the same loop in step (`distributed`): all have the same batch, share the work on it, and come out
+with the same weights. The first alone writes into the folder.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,19 +25,23 @@ from seedbench_trainers import checkpoint
 from seedbench_trainers.base import Method, Metrics
 from seedbench_trainers.checkpoint import State
 from seedbench_trainers.config import TrainConfig
+from seedbench_trainers.distributed import World, join, placed, several
 from seedbench_trainers.interrupts import Interrupts
 from seedbench_trainers.journal import Journal, read_journal
 from seedbench_trainers.records import Batch
 from seedbench_trainers.rollouts import describe
 from seedbench_trainers.setup import (
     Prepared,
+    TrainingRun,
     bound_settings,
     drop_validations,
     fraction_mark,
     open_run,
     prepare,
+    refuse_apart,
     validation_folder,
 )
+from seedbench_trainers.sharding import sharded, whole_state
 from seedbench_trainers.toolbox import Toolbox
 from seedbench_trainers.traces import traces_due, write_traces
 from seedbench_trainers.trackers import open_trackers
@@ -46,8 +54,8 @@ from seedbench_trainers.view import TrainView, make_view
 class Loop:
     """One training run in a folder of its own."""
 
-    def __init__(self, config: TrainConfig, out: Path, view: TrainView, interrupts: Interrupts) -> None:
-        self.config, self.out, self.view, self.interrupts = config, out, view, interrupts
+    def __init__(self, config: TrainConfig, out: Path, view: TrainView, world: World) -> None:
+        self.config, self.out, self.view, self.world, self.interrupts = config, out, view, world, world.interrupts
         self.total = config.planned_updates
         self.digest = sha256_of_json(bound_settings(config))
         self.method: Method
@@ -56,35 +64,47 @@ class Loop:
         self.trainee: Trainee
         self.updater: Updater
         self.tools: Toolbox
-        self.journal: Journal
+        self.journal: Journal | None = None
         self.state = State()
 
     def run(self, prepared: Prepared) -> None:
         """Train from where the folder stands to the last update."""
         self.method, self.panel, self.protocol = prepared.method, prepared.panel, prepared.protocol
-        self._load(prepared.model)
+        agree = self.world.agree
+        agree(lambda: self._load(prepared.model))
         try:
             if not self.state.logged:
-                self._close_update()
+                agree(self._close_update)
             while self.state.update < self.total:
-                self._update()
-                self._close_update()
+                agree(self._update)
+                agree(self._close_update)
         except KeyboardInterrupt:
             self._save()
             raise
         finally:
-            self.journal.close()
+            if self.journal is not None:
+                self.journal.close()
 
     def _load(self, model: str) -> None:
-        folder = checkpoint.latest(self.out)
+        folder, agree = self.world.first(lambda: checkpoint.latest(self.out)), self.world.agree
         self.view.phase("loading the model")
-        self.trainee = load_trainee(self.config, model, reference=self.method.needs_reference, resume=folder)
-        self.updater = Updater(self.trainee, self.method, self.config, self.total)
+        reference = self.method.needs_reference
+        plain = agree(lambda: load_trainee(self.config, model, reference=reference, resume=folder))
+        with self.interrupts.shielded():
+            self.trainee = sharded(plain, self.config, self.world)
+        self.updater = Updater(self.trainee, self.method, self.config, self.total, self.world)
         if folder is not None:
-            self.state = checkpoint.restore(folder, self.updater.optimiser, self.trainee.loaded.model.device)
+            self.state = agree(lambda: checkpoint.restore(folder, self.updater.optimiser, self.trainee))
             self.updater.steps_done = self.state.optimiser_steps
-        drop_validations(self.out, self.state.update)
         self.state.start = self.state.start or dict(self.trainee.loaded.identity)
+        self.tools = Toolbox(
+            self.config, self.panel, self.protocol, self.out, self.trainee, self.method, self.view, self.world
+        )
+        self.world.first(self._open)
+
+    def _open(self) -> None:
+        """Open the files that the first process writes, and the view."""
+        drop_validations(self.out, self.state.update)
         # An update that was not logged yet is closed first; lines after the checkpoint's are made again.
         lines = self.state.update if self.state.logged else self.state.update - 1
         trackers = open_trackers(
@@ -96,7 +116,6 @@ class Loop:
             note=self.view.note,
         )
         self.journal = Journal(self.out, after=lines, trackers=trackers)
-        self.tools = Toolbox(self.config, self.panel, self.protocol, self.out, self.trainee, self.method, self.view)
         past = read_journal(self.out)
         self.view.start(self.total, self._title(), list(self.panel.families()), past)
 
@@ -126,18 +145,19 @@ class Loop:
                 try:
                     metrics |= self.updater.update(batch.samples, number)
                 except NotFinite as error:
-                    raise self._halted(error, batch.samples) from None
+                    raise self.world.first(partial(self._halted, error, batch.samples)) from None
             metrics |= self.method.after(batch)
-            metrics["memory/peak_gib"] = peak_gib()
-            self._trace(batch, number + 1)
+            metrics["memory/peak_gib"] = max(self.world.exchange(peak_gib))
+            self.world.first(lambda: self._trace(batch, number + 1))
             self._count(batch, metrics)
-            self.state = replace(
+            done = replace(
                 self.state,
                 update=number + 1,
                 logged=False,
                 optimiser_steps=self.updater.steps_done,
                 metrics=metrics,
             )
+            self.state = self.world.first(lambda: done)  # clocks differ, and what follows from them must not
 
     def _trace(self, batch: Batch, number: int) -> None:
         track = self.config.track
@@ -183,19 +203,22 @@ class Loop:
         number, metrics = self.state.update, dict(self.state.metrics)
         last = number == self.total
         if last:
-            with self.interrupts.shielded():
-                checkpoint.save_weights(self.out / checkpoint.FINAL, self.trainee, self._label("final"))
+            self._save_weights(checkpoint.FINAL, self._label("final"))
         if self._validation_due(number, last):
             with self._timed("validation", metrics):
-                metrics |= self._validate(number, last)
+                metrics |= self.world.first(lambda: self._validate(number, last))
             self._keep_best(number, metrics["validation/success"])
         with self.interrupts.shielded():
-            self.journal.record(number, metrics, self.state.optimiser_steps)
+            self.world.first(lambda: self._record(number, metrics))
             self.state = replace(self.state, logged=True, metrics={})
             self.view.update(number, metrics)
             every = self.config.checkpoints.every
             if last or (every and number and number % every == 0):
                 self._save()
+
+    def _record(self, number: int, metrics: Metrics) -> None:
+        assert self.journal is not None, "the first process has opened it"
+        self.journal.record(number, metrics, self.state.optimiser_steps)
 
     def _validate(self, number: int, last: bool) -> Metrics:
         identity = self.state.start
@@ -221,15 +244,19 @@ class Loop:
         self.state.best = success
         if number:
             label = {**self._label("best of validation"), "validation/success": success}
-            with self.interrupts.shielded():
-                checkpoint.save_weights(self.out / checkpoint.BEST, self.trainee, label)
+            self._save_weights(checkpoint.BEST, label)
 
     def _label(self, text: str) -> dict[str, Any]:
         return {"label": text, "method": self.config.method, "update": self.state.update}
 
+    def _save_weights(self, name: str, label: dict[str, Any]) -> None:
+        with self.interrupts.shielded():
+            self.world.first(lambda: checkpoint.save_weights(self.out / name, self.trainee, label))
+
     def _save(self) -> None:
         with self._timed("checkpoint", {}):
-            checkpoint.save(self.out, self.state, self.trainee, self.updater.optimiser, self.config.checkpoints.keep)
+            optimiser, keep = whole_state(self.updater.optimiser, self.world.leads), self.config.checkpoints.keep
+            self.world.first(lambda: checkpoint.save(self.out, self.state, self.trainee, optimiser, keep))
 
     @contextmanager
     def _timed(self, phase: str, metrics: Metrics) -> Iterator[None]:
@@ -275,31 +302,48 @@ def train(config: TrainConfig, out: Path, *, quiet: bool = False) -> dict[str, A
         UsageError: the configuration cannot be right, or the folder holds a run with another one.
         SeedBenchError: data, model or disk fail; what is done is kept and the same command goes on.
         KeyboardInterrupt: passed on after the state was saved.
+
+    Of several processes (`distributed`) all make this call; the first returns what there is to show, all others the
+    folder alone. Each of them raises what any does.
     """
+    with Interrupts(once=several() > 1) as interrupts:
+        world = join(interrupts)
+        return world.agree(lambda: _train(placed(config, world), out, world, quiet))
+
+
+def _train(config: TrainConfig, out: Path, world: World, quiet: bool) -> dict[str, Any]:
     from rich.console import Console
 
-    from seedbench_trainers.curves import curve_csv, draw_curves
-
-    with open_run(config, out) as run, Interrupts() as interrupts:
-        prepared = prepare(config, out, lambda stage, folder: train_stage(stage, out / folder, quiet))
-        run.note_panel(prepared.panel)
-        with make_view(Console(stderr=True), quiet) as view:
-            loop = Loop(config, out, view, interrupts)
+    with ExitStack() as held:
+        run = world.agree(lambda: held.enter_context(open_run(config, out)) if world.leads else None)
+        world.agree(lambda: refuse_apart(out))
+        prepared = prepare(config, out, lambda stage, folder: train_stage(stage, out / folder, quiet, world), world)
+        if run is not None:
+            run.note_panel(prepared.panel)
+        with make_view(Console(stderr=True), quiet or not world.leads) as view:
+            loop = Loop(config, out, view, world)
             try:
                 loop.run(prepared)
             finally:
-                run.end(loop.state.totals)
-        return {
-            "final": out / checkpoint.FINAL,
-            "tables": run.tables(loop.total),
-            "cost": cost(out),
-            "curves": [*draw_curves(out), curve_csv(out)],
-        }
+                if run is not None:
+                    run.end(loop.state.totals)
+        return {"final": out / checkpoint.FINAL} if run is None else _shown(run, out, loop.total)
 
 
-def train_stage(config: TrainConfig, out: Path, quiet: bool) -> str:
+def _shown(run: TrainingRun, out: Path, last: int) -> dict[str, Any]:
+    from seedbench_trainers.curves import curve_csv, draw_curves
+
+    return {
+        "final": out / checkpoint.FINAL,
+        "tables": run.tables(last),
+        "cost": cost(out),
+        "curves": [*draw_curves(out), curve_csv(out)],
+    }
+
+
+def train_stage(config: TrainConfig, out: Path, quiet: bool, world: World) -> str:
     """Train a stage of another run unless it is done; the path of its final weights."""
     final = out / checkpoint.FINAL
-    if not (final / checkpoint.LABEL).is_file():
+    if not world.first((final / checkpoint.LABEL).is_file):
         train(config, out, quiet=quiet)
     return str(final)

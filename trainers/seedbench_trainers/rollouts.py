@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 
 import numpy as np
@@ -17,6 +17,7 @@ from seedbench.types import Episode, Outcome, Task, Turn
 from seedbench_trainers.advantages import Array, zero_variance
 from seedbench_trainers.collect import Attempt, Played, Rewrite, play
 from seedbench_trainers.config import Reward, TrainConfig
+from seedbench_trainers.distributed import World
 from seedbench_trainers.records import Batch, Trajectory, merge_turns
 
 
@@ -46,6 +47,7 @@ class RolloutPlan:
     """Makes the policy of an iteration: the frozen snapshot."""
     rewrite: Rewrite | None
     told: Callable[[Episode], None]
+    world: World = field(default_factory=World)
 
     def collect(self, iteration: int) -> Batch:
         """Play `group` episodes of each of `tasks` drawn tasks; see `collect.play` for what it raises."""
@@ -82,7 +84,9 @@ class RolloutPlan:
             for group, task in enumerate(tasks, start=first_group)
             for member in range(size)
         ]
-        return play(attempts, self.panel, self.protocol, self.policy(), rewrite=self.rewrite, told=self.told)
+        return play(
+            attempts, self.panel, self.protocol, self.policy(), rewrite=self.rewrite, told=self.told, world=self.world
+        )  # fmt: skip
 
 
 def to_batch(played: Sequence[Played], reward: Reward) -> Batch:

@@ -46,6 +46,9 @@ class TokenScorer(torch.nn.Module):
         self.model = model
         cpu = next(model.parameters()).device.type == "cpu"
         self.packs: bool | None = None  # whether `packed` may be used; found out there
+        self.whole_graph = False
+        """Whether every parameter is part of the graph of every pass with gradient: processes that share their
+        gradients pass by pass need the same ones."""
         self.chunk_bytes = chunk_bytes or (64 << 20 if cpu else 256 << 20)
         config = self.base.config.get_text_config()
         # Cohere multiplies, Granite divides, Gemma squashes.
@@ -84,10 +87,20 @@ class TokenScorer(torch.nn.Module):
         # No attention mask: padding stands after every token of its row and a causal layer does not look ahead.
         hidden = self.states(ids[:, :-1])  # (B, T-1, H)
         hidden = hidden.reshape(-1, hidden.shape[-1]).index_select(0, rows * (ids.shape[1] - 1) + positions - 1)
-        return self.pick(
+        logprobs, spread = self.pick(
             hidden, ids[rows, positions],
             allowed=allowed, restricted=restricted, temperature=temperature, entropy=entropy,
         )  # fmt: skip
+        if self.whole_graph:  # tokens that were all forced do not use the output layer
+            for parameter in self.base.get_output_embeddings().parameters():
+                logprobs = logprobs + 0.0 * parameter.reshape(-1)[0]
+        return logprobs, spread
+
+    def idle(self) -> Tensor:
+        """Zero, by a pass over two tokens: what a process does while others, which need its part, make a pass."""
+        device = next(self.parameters()).device
+        ids, one = torch.zeros((1, 2), dtype=torch.long, device=device), torch.ones(1, dtype=torch.long, device=device)
+        return 0.0 * cast("Scores", self(ids, one - 1, one))[0].sum()
 
     def states(self, ids: Tensor, positions: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
         """Hidden states (B, T, H) behind every token of ids (B, T).
@@ -228,7 +241,9 @@ def pass_tokens(tokens: int, device: torch.device) -> int:
 
 
 @torch.no_grad()
-def score(scorer: TokenScorer, samples: Sequence[Sample], *, tokens: int, temperature: float) -> list[Floats]:
+def score(
+    scorer: TokenScorer, samples: Sequence[Sample], *, tokens: int, temperature: float, passes: int = 0
+) -> list[Floats]:
     """Log-probabilities (L,) float32 of each sample's response tokens, in the order given, without gradient.
 
     Args:
@@ -236,12 +251,16 @@ def score(scorer: TokenScorer, samples: Sequence[Sample], *, tokens: int, temper
         samples: what to score; their signals are not read.
         tokens: most padded tokens a pass (see `pass_tokens`); results depend on it by rounding alone.
         temperature: as at sampling time.
+        passes: how many are made at least (see `TokenScorer.idle`).
     """
     device, training = next(scorer.parameters()).device, scorer.model.training
     scorer.model.eval()
     tokens = pass_tokens(tokens, device)
     scores: list[Floats] = [np.zeros(0, dtype=np.float32)] * len(samples)
-    for indices in micro_batches(samples, tokens):
+    cut = micro_batches(samples, tokens)
+    for _ in range(passes - len(cut)):
+        scorer.idle()
+    for indices in cut:
         values = (
             forward(scorer, collate(samples, indices, device, signals=False), temperature=temperature)
             .logprobs.cpu()

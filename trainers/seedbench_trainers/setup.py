@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 import shutil
 import sys
 import time
@@ -26,10 +27,11 @@ from seedbench_trainers.base import Method, Trainer
 from seedbench_trainers.checkpoint import LABEL
 from seedbench_trainers.checks import agent_protocol, make_method, panel_of
 from seedbench_trainers.config import TrainConfig
+from seedbench_trainers.distributed import World
 
 RECORD = "training.json"
 VALIDATION = "validation"
-_UNBOUND = ("device", "track")
+_UNBOUND = ("device", "track", "distributed")
 """What may differ between the sittings of one run: it changes no number."""
 
 
@@ -126,6 +128,15 @@ def open_run(config: TrainConfig, out: Path) -> Iterator[TrainingRun]:
         yield TrainingRun(out, record, f"{config.method}{fraction_mark(config)}")
 
 
+def refuse_apart(out: Path) -> None:
+    """Raises SeedBenchError where this process does not see the run folder that the first one has opened."""
+    if not (out / RECORD).is_file():
+        raise SeedBenchError(
+            f"'{out}' is not there for process {os.environ.get('RANK')}: with several machines the run folder must lie"
+            " on a file system that all of them share; choose another --out."
+        )
+
+
 def _record(out: Path, settings: dict[str, Any]) -> dict[str, Any]:
     path = out / RECORD
     if path.is_file():
@@ -152,12 +163,15 @@ def _record(out: Path, settings: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def prepare(config: TrainConfig, out: Path, train: Trainer) -> Prepared:
-    """Resolve everything that a run needs, running its earlier stages (warm start, SFT) where they are not done."""
+def prepare(config: TrainConfig, out: Path, train: Trainer, world: World | None = None) -> Prepared:
+    """Resolve everything that a run needs, running its earlier stages (warm start, SFT) where they are not done.
+
+    `world`: the processes that train it, all of which call this.
+    """
     panel = training_panel(config)
     protocol = agent_protocol(config)
     method = make_method(config)
-    model = _start(config, protocol, out)
+    model = (world or World()).first(lambda: _start(config, protocol, out))
     if config.warmstart.updates and not is_trained(Path(model)):
         from seedbench_trainers.warmstart import warm_start
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from seedbench.panels import Panel
 from seedbench.policies.base import ContextOverflow, PolicyFault, Request, Response, Sampling
@@ -15,12 +16,16 @@ from seedbench.rollout import derive_seed
 from seedbench.types import Message, Task
 from seedbench_trainers.base import Method
 from seedbench_trainers.config import TrainConfig
+from seedbench_trainers.distributed import World, evenly
 from seedbench_trainers.packed import score_packed
 from seedbench_trainers.records import Batch, Floats, Sample
 from seedbench_trainers.rollouts import RolloutPlan
 from seedbench_trainers.setup import rollout_protocol
 from seedbench_trainers.trainee import Trainee
 from seedbench_trainers.view import TrainView
+
+T = TypeVar("T")
+Asked = tuple[int, tuple[Message, ...]]
 
 
 class Toolbox:
@@ -35,9 +40,10 @@ class Toolbox:
         trainee: Trainee,
         method: Method,
         view: TrainView,
+        world: World | None = None,
     ) -> None:
         self.config, self.panel, self.protocol, self.out = config, panel, protocol, out
-        self._trainee, self._view = trainee, view
+        self._trainee, self._view, self._world = trainee, view, world or World()
         self.loaded = loaded = trainee.loaded
         self._prompts = PromptTokens(loaded.tokenizer, loaded.template, name=config.model, eos=loaded.eos)
         rewrites = type(method).prompt is not Method.prompt
@@ -48,6 +54,7 @@ class Toolbox:
             policy=lambda: self.policy(record=True),
             rewrite=method.prompt if rewrites else None,
             told=view.episode,
+            world=self._world,
         )
 
     def policy(self, *, record: bool = False, identity: dict[str, object] | None = None) -> TransformersPolicy:
@@ -75,12 +82,18 @@ class Toolbox:
             with trainee.reference_weights(), trainee.precision():
                 return self._score(trainee.reference, samples)
         with trainee.precision():
-            return self._score(trainee.scorer, samples)
+            return self._score(trainee.snapshot, samples)
 
     def _score(self, scorer: object, samples: Sequence[Sample]) -> list[Floats]:
         # Without gradients nothing is kept for a backward pass, so that four times the tokens fit.
         budget = 4 * self.config.update.tokens
-        return score_packed(scorer, samples, tokens=budget, temperature=self.config.rollout.temperature)  # type: ignore[arg-type]
+        warmth = self.config.rollout.temperature
+
+        def work(some: Sequence[Sample]) -> list[Floats]:
+            return score_packed(scorer, some, tokens=budget, temperature=warmth)  # type: ignore[arg-type]
+
+        # Neighbours stay together: contexts that begin alike are computed once.
+        return self._world.shared(samples, evenly([len(s.ids) for s in samples], self._world.size), work)
 
     def fill_reference(self, samples: Sequence[Sample]) -> None:
         """Write the reference's log-probabilities into the signal `ref`."""
@@ -93,9 +106,14 @@ class Toolbox:
 
     def ask(self, prompts: Sequence[tuple[Message, ...]], sampling: Sampling) -> list[Response | None]:
         """See `base.Tools`."""
-        return asyncio.run(self._ask(prompts, sampling))
+        numbered = list(enumerate(prompts))
 
-    async def _ask(self, prompts: Sequence[tuple[Message, ...]], sampling: Sampling) -> list[Response | None]:
+        def work(some: Sequence[Asked]) -> list[Response | None]:
+            return asyncio.run(self._ask(some, sampling)) if some else []
+
+        return self._world.shared(numbered, range(len(numbered)), work)
+
+    async def _ask(self, prompts: Sequence[Asked], sampling: Sampling) -> list[Response | None]:
         policy = self.policy()
         task = Task("", "", "", "")
 
@@ -117,9 +135,13 @@ class Toolbox:
 
         await policy.open()
         try:
-            return list(await asyncio.gather(*(one(n, messages) for n, messages in enumerate(prompts))))
+            return list(await asyncio.gather(*(one(n, messages) for n, messages in prompts)))
         finally:
             await policy.close()
+
+    def once(self, work: Callable[[], T]) -> T:
+        """See `base.Tools`."""
+        return self._world.first(work)
 
     def note(self, message: str) -> None:
         """See `base.Tools`."""

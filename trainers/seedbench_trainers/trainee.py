@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import torch
 
     from seedbench_trainers.scoring import TokenScorer
+    from seedbench_trainers.sharding import Shards
 
 
 @dataclass(slots=True)
@@ -27,17 +28,22 @@ class Trainee:
 
     loaded: Loaded
     scorer: TokenScorer
+    """Scores with gradient, in updates."""
+    snapshot: TokenScorer
+    """Scores the policy between updates: the same module, but with shards, where it is the gathered model's."""
     reference: TokenScorer | None
     """Scores with the weights that training began from; None where no method asks for it. With LoRA it is the same
     module, to be used under `reference_weights`."""
     autocast: torch.dtype | None
     """Number format of forward passes, where it is not the weights'."""
     lora: bool
+    shards: Shards | None = None
+    """The weights under training, where several processes share them (FSDP)."""
 
     @property
     def parameters(self) -> list[torch.nn.Parameter]:
         """What the optimiser changes, in the model's order."""
-        return [p for p in self.loaded.model.parameters() if p.requires_grad]
+        return self.shards.parameters if self.shards else [p for p in self.loaded.model.parameters() if p.requires_grad]
 
     @contextlib.contextmanager
     def precision(self) -> Any:
@@ -45,13 +51,16 @@ class Trainee:
         import torch
 
         device = self.loaded.model.device.type
-        with torch.autocast(device, dtype=self.autocast, enabled=self.autocast is not None):
+        # Without shards a weight is cast once a pass and kept; kept casts of sharded ones would be the whole model.
+        kept = self.shards is None
+        with torch.autocast(device, dtype=self.autocast, enabled=self.autocast is not None, cache_enabled=kept):
             yield
 
     @contextlib.contextmanager
     def reference_weights(self) -> Any:
         """The context in which `reference` scores with the weights that training began from."""
-        with self.loaded.model.disable_adapter() if self.lora else contextlib.nullcontext():
+        gathered = self.shards.reference() if self.shards else contextlib.nullcontext()
+        with self.loaded.model.disable_adapter() if self.lora else gathered:
             yield
 
     def save(self, folder: Path) -> None:
@@ -102,7 +111,7 @@ def load_trainee(config: TrainConfig, model: str, *, reference: bool, resume: Pa
     on_gpu = loaded.model.device.type == "cuda"
     autocast = torch.bfloat16 if dtype == "bfloat16" or (dtype == "auto" and on_gpu) else None
     scorer = TokenScorer(loaded.model)
-    return Trainee(loaded, scorer, scorer if reference and lora else frozen, autocast, lora)
+    return Trainee(loaded, scorer, scorer, scorer if reference and lora else frozen, autocast, lora)
 
 
 def _load(source: str, config: TrainConfig) -> Loaded:

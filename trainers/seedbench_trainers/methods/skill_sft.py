@@ -87,10 +87,7 @@ class SkillSFT(base.Method):
 
     def _prepared(self, tools: base.Tools) -> Batch:
         options, limit = self.settings, self._limit(tools)
-        folder = self._collected(tools)
-        annotate(folder, make_analyzer(options.analyzer, tools.panel, style=options.style), note=tools.note)
-        # By task, not as the file has them: with a server, their order is a matter of luck.
-        pairs = sorted(annotated(folder), key=lambda pair: pair[0].key)
+        pairs = tools.once(lambda: self._pairs(tools))
         samples = [to_sample(episode, analysis, options.style, tools) for episode, analysis in pairs]
         fitting = [(pair[0], sample) for pair, sample in zip(pairs, samples, strict=True) if len(sample.ids) <= limit]
         data = Batch(
@@ -104,12 +101,23 @@ class SkillSFT(base.Method):
         )
         if not data.samples:
             raise SeedBenchError(
-                f"stage 1 has no annotated trajectory to learn from: look at the reasons in '{folder}', or raise"
+                "stage 1 has no annotated trajectory to learn from: look at the reasons in"
+                f" '{self._folder(tools)}', or raise"
                 f" max_length ({options.max_length})."
             )
         if options.acting:
             self._mix_in(data, tools)
         return data
+
+    def _pairs(self, tools: base.Tools) -> list[tuple[Episode, Analysis]]:
+        """The episodes that were annotated, and how: collected and annotated now where they are not yet."""
+        options, folder = self.settings, self._collected(tools)
+        annotate(folder, make_analyzer(options.analyzer, tools.panel, style=options.style), note=tools.note)
+        # By task, not as the file has them: with a server, their order is a matter of luck.
+        return sorted(annotated(folder), key=lambda pair: pair[0].key)
+
+    def _folder(self, tools: base.Tools) -> Path:
+        return Path(self.settings.collected).expanduser() if self.settings.collected else tools.out / "rollouts"
 
     def _limit(self, tools: base.Tools) -> int:
         """Longest sample in tokens."""
@@ -118,11 +126,8 @@ class SkillSFT(base.Method):
 
     def _collected(self, tools: base.Tools) -> Path:
         """The folder of collected roll-outs, made now where none was given."""
-        options = self.settings
-        if options.collected:
-            return Path(options.collected).expanduser()
-        folder = tools.out / "rollouts"
-        if self._iteration:  # they were made before the first update
+        options, folder = self.settings, self._folder(tools)
+        if options.collected or self._iteration:  # they were made before the first update
             return folder
         # Weights are those of the start until then, even if a continued run has loaded them from its checkpoint.
         begun = read_manifest(folder)["settings"]["policy"] if (folder / MANIFEST).is_file() else None

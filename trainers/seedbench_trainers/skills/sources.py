@@ -106,7 +106,8 @@ def _outside(asked: Sequence[Trajectory], tools: Tools, settings: TeacherSetting
         prompt_tokens=settings.analysis_prompt_tokens,
         new_tokens=settings.analysis_tokens,
     )
-    return asyncio.run(_answers([trajectory.episode for trajectory in asked], analyzer, tools.note))
+    episodes = [trajectory.episode for trajectory in asked]
+    return tools.once(lambda: asyncio.run(_answers(episodes, analyzer, tools.note)))
 
 
 async def _answers(episodes: Sequence[Episode], analyzer: Analyzer, note: Callable[[str], None]) -> list[str]:
