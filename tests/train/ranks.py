@@ -14,13 +14,16 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import pytest
 
 from seedbench_trainers.config import TrainConfig
 from tests.eval.helpers import REPOSITORY
 from tests.train.helpers import echo, method_installed
+
+ENDING = ("lost", "died", "mistaken")
+"""Faults after which a process is of no more use."""
 
 
 @dataclass(frozen=True)
@@ -45,8 +48,23 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+class Ended(NamedTuple):
+    """How a process ended."""
+
+    code: int
+    out: str
+    err: str
+
+
 def together(suite: Path, folder: Path, jobs: Sequence[Job], size: int = 2) -> list[list[dict[str, Any]]]:
     """Do the jobs on some processes; what each of them told of each."""
+    ended = launched(suite, folder, jobs, size)
+    assert [one.code for one in ended] == [0] * size, "\n".join(one.err for one in ended)
+    return [json.loads(one.out.splitlines()[-1]) for one in ended]
+
+
+def launched(suite: Path, folder: Path, jobs: Sequence[Job], size: int = 2) -> list[Ended]:
+    """Do the jobs on some processes; how each of them ended."""
     file = folder / "jobs.json"
     file.write_text(json.dumps([job.to_json() for job in jobs]))
     shared = {**os.environ, "WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()),
@@ -64,8 +82,7 @@ def together(suite: Path, folder: Path, jobs: Sequence[Job], size: int = 2) -> l
     finally:
         for child in children:
             child.kill()
-    assert [child.returncode for child in children] == [0] * size, "\n".join(err for _, err in said)
-    return [json.loads(out.splitlines()[-1]) for out, _ in said]
+    return [Ended(child.returncode, out, err) for child, (out, err) in zip(children, said, strict=True)]
 
 
 def one_update(config: TrainConfig, out: Path, world: Any) -> dict[str, Any]:
@@ -111,6 +128,8 @@ def _do(job: dict[str, Any]) -> dict[str, Any]:
         try:
             done = train(config, out, quiet=True)
         except (SeedBenchError, KeyboardInterrupt) as error:
+            if job["fault"] in ENDING:
+                raise
             return {"error": type(error).__name__, "text": str(error), "agreed": is_agreed(error)}
     return {"final": str(done["final"]), "shown": "tables" in done}
 
@@ -138,7 +157,18 @@ def _spoil(fault: str, rank: int, patch: pytest.MonkeyPatch) -> None:
     def unloadable(*args: Any, **named: Any) -> Any:
         raise SeedBenchError("device lost")
 
-    collect, apply = RolloutPlan.collect, Updater._apply
+    def lost(self: Any, *given: Any) -> Any:
+        if self._world.entangled:
+            raise MemoryError("a pass does not fit")
+        return forward(self, *given)
+
+    def died(self: Any, iteration: int) -> Any:
+        os._exit(9)
+
+    def mistaken(self: Any, iteration: int) -> Any:
+        raise ValueError("a mistake of ours")
+
+    collect, apply, forward = RolloutPlan.collect, Updater._apply, Updater._forward
     if fault == "disk" and rank == 0:
         patch.setattr("torch.save", full)
     elif fault == "stop" and rank == 1:
@@ -147,20 +177,22 @@ def _spoil(fault: str, rank: int, patch: pytest.MonkeyPatch) -> None:
         patch.setattr(Updater, "_apply", stopped_late)
     elif fault == "load" and rank == 1:
         patch.setattr(trainee, "load", unloadable)
+    elif fault == "lost" and rank == 1:
+        patch.setattr(Updater, "_forward", lost)
+    elif fault == "died" and rank == 1:
+        patch.setattr(RolloutPlan, "collect", died)
+    elif fault == "mistaken" and rank == 1:
+        patch.setattr(RolloutPlan, "collect", mistaken)
 
 
 def main(suite: str, file: str) -> None:
     """Do the jobs in their order and print what came of them as one line."""
-    import torch.distributed as dist
+    from seedbench_trainers.distributed import one_voice
 
-    from seedbench_trainers.distributed import join
-
-    join()
-    with ExitStack() as held:
+    with one_voice(), ExitStack() as held:
         held.enter_context(echo(Path(suite)))
         held.enter_context(method_installed("uneven", uneven()))
         told = [_do(job) for job in json.loads(Path(file).read_text())]
-    dist.destroy_process_group()
     print(json.dumps(told))
 
 

@@ -1,11 +1,16 @@
 """Two processes (gloo, on the CPU) do what one does: updates, whole runs, continued runs; and they end together."""
 
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from transformers import LlamaConfig, LlamaForCausalLM
 
 from seedbench.errors import SeedBenchError, UsageError
 from seedbench_trainers import distributed
@@ -14,8 +19,10 @@ from seedbench_trainers.config import TrainConfig
 from seedbench_trainers.distributed import World, evenly
 from seedbench_trainers.interrupts import Interrupts
 from seedbench_trainers.rollouts import RolloutPlan
-from tests.train.helpers import EchoSuite, config, echo, metric, numbers, read, run, weights
-from tests.train.ranks import Job, one_update, together
+from seedbench_trainers.scoring import TokenScorer
+from tests.eval.helpers import REPOSITORY, wait_until
+from tests.train.helpers import EchoSuite, config, echo, metric, numbers, read, recipe, run, weights
+from tests.train.ranks import Job, launched, one_update, together
 from tests.train.teaching import NO_STAGE1, static_file
 
 SMOOTH = {"lr": 3e-3, "eps": 1e-3}
@@ -223,6 +230,69 @@ def test_other_settings_are_refused_by_both(ran: Told) -> None:
     assert "holds a run with other settings: seed" in _both(ran, "run grpo!")
 
 
+@pytest.mark.parametrize(
+    ("fault", "first", "second"),
+    [
+        # In an update with shards the other waits for a part that never comes; only its end can be told.
+        ("lost", (1, "Connection closed by peer"), (1, "MemoryError: a pass does not fit")),
+        ("died", (1, "error: another process of this training has ended"), (9, "")),
+        ("mistaken", (1, "error: process 2 of 2 failed (ValueError: a mistake of ours)"), (1, "in mistaken")),
+    ],
+)
+def test_nobody_waits_for_a_process_that_ends(
+    suite: EchoSuite, model: Path, tmp_path: Path, fault: str, first: tuple[int, str], second: tuple[int, str]
+) -> None:
+    settings = config(model, **{**RUN, **FSDP, "validate": False, "validation": {}})
+    ended = launched(suite.folder, tmp_path, [Job(settings, tmp_path / "run", fault=fault)])
+    for (code, text), told in zip((first, second), ended, strict=True):
+        assert told.code == code
+        assert text in told.err
+
+
+# The launcher
+
+
+def _launched(suite: EchoSuite, folder: Path, *words: object) -> subprocess.Popen[str]:
+    script = folder / "train.py"
+    script.write_text(
+        "import pathlib, tests.train.helpers as helpers\n"
+        f"held = helpers.echo(pathlib.Path({str(suite.folder)!r}))\nheld.__enter__()\n"
+        "from seedbench.cli import main\nmain()\n"
+    )
+    launcher = ("-m", "torch.distributed.run", "--nproc-per-node", "2", "--rdzv-backend", "c10d",
+                "--rdzv-endpoint", "127.0.0.1:0", "--local-addr", "127.0.0.1")  # fmt: skip
+    return subprocess.Popen(
+        [sys.executable, *launcher, script, "train", *map(str, words)],
+        cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([str(REPOSITORY), *sys.path])},
+    )  # fmt: skip
+
+
+def test_torchrun_is_told_to_stop(suite: EchoSuite, model: Path, tmp_path: Path) -> None:
+    settings = config(
+        model, **{**RUN, "updates": 400, "validate": False, "validation": {}, "checkpoints": {"every": 0}}
+    )
+    words = ("--method", "grpo", "--recipe", recipe(tmp_path, settings), "-q", "--out", tmp_path / "run")
+    child = _launched(suite, tmp_path, *words)
+    try:
+        wait_until(lambda: (tmp_path / "run" / "metrics.jsonl").is_file() and len(numbers(tmp_path / "run")) > 3, 120)
+        child.send_signal(signal.SIGTERM)
+        _, err = child.communicate(timeout=60)
+    finally:
+        child.terminate()  # and with it its processes
+    assert err.count("interrupted; run the same command again to continue.") == 1
+    assert child.returncode != 0
+    (saved,) = (tmp_path / "run" / "checkpoints").iterdir()
+    assert 3 <= read(saved / "state.json")["update"] < settings.updates
+
+
+def test_torchrun_and_a_wrong_setting(suite: EchoSuite, tmp_path: Path) -> None:
+    child = _launched(suite, tmp_path, "--method", "groo", "--suite", "echo")
+    _, err = child.communicate(timeout=120)
+    assert err.count("error: unknown method 'groo': did you mean 'grpo'?") == 1
+    assert child.returncode != 0
+
+
 # The parts
 
 
@@ -246,8 +316,6 @@ def test_evenly(sizes: list[int], parts: int, expected: list[int]) -> None:
 
 
 def test_shields_within_shields_let_a_signal_through_at_the_outer_end() -> None:
-    import signal
-
     ends = []
 
     def block(interrupts: Interrupts) -> None:
@@ -303,3 +371,25 @@ def test_adapters_in_shards_are_refused(suite: EchoSuite) -> None:
     settings = config("m", lora={"rank": 4}).model_dump(mode="json") | FSDP
     with pytest.raises(UsageError, match=r"distributed\.strategy is fsdp and lora\.rank is set"):
         checked(TrainConfig, settings)
+
+
+def test_a_pass_over_forced_tokens_has_the_parameters_of_any_other(suite: EchoSuite) -> None:
+    """Processes add up gradients parameter by parameter: none may be missing on one of them."""
+    shape = LlamaConfig(hidden_size=64, intermediate_size=64, num_hidden_layers=1, num_attention_heads=2,
+                        vocab_size=50, tie_word_embeddings=False)  # fmt: skip
+    model: Any = LlamaForCausalLM(shape)
+    scorer, head = TokenScorer(model), model.lm_head.weight
+    ids, rows, positions = torch.tensor([[1, 2, 3]]), torch.zeros(1, dtype=torch.long), torch.tensor([2])
+    forced = {"allowed": torch.tensor([[3]]), "restricted": torch.tensor([True])}
+    scorer(ids, rows, positions, **forced)[0].sum().backward()
+    assert head.grad is None
+    scorer.whole_graph = True
+    logprobs, _ = scorer(ids, rows, positions, **forced)
+    logprobs.sum().backward()
+    assert logprobs.item() == 0
+    assert torch.equal(head.grad, torch.zeros_like(head))
+    scorer.zero_grad()
+    zero = scorer.idle()
+    zero.sum().backward()  # type: ignore[no-untyped-call]
+    assert zero.item() == 0
+    assert all(p.grad is not None and not bool(p.grad.any()) for p in scorer.parameters())

@@ -132,3 +132,32 @@ def test_models_that_are_not_here(model: str, parameters: int | None) -> None:
     sizes = estimate(resolve("grpo", "alfworld", model))
     assert (sizes.parameters, sizes.trainable, sizes.memory) == (parameters, None, None)
     assert sizes.samples == 3840
+
+
+def test_memory_of_one_of_several_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = resolve("grpo", "alfworld", "Qwen/Qwen2.5-7B-Instruct", device="cuda")
+    parameters, ends, layers = 7_615_616_512, 2 * 152064 * 3584, 28
+    monkeypatch.setenv("WORLD_SIZE", "8")
+    sizes = estimate(settings)
+    memory = sizes.memory
+    assert memory is not None
+    assert (sizes.processes, sizes.sharded) == (8, True)
+    assert (memory.weights, memory.reference, memory.gradients) == (4 * parameters // 8,) * 3
+    assert memory.optimiser == parameters
+    assert memory.gathered == 6 * parameters
+    assert memory.passing == 4 * (ends + 2 * (parameters - ends) // layers)
+    # 2 of 16 tasks are its own: 16 episodes of 2,560 tokens, 28 layers, 4 key heads of 128 in bfloat16, and 2 GiB kept.
+    assert memory.cache == 16 * 2560 * 2 * 28 * 4 * 128 * 2 + 2 * 2**30
+    standing = 2 * parameters  # 4 + 4 + 8 bytes in eight parts
+    assert memory.peak == standing + max(
+        6 * parameters + memory.cache, memory.gradients + memory.activations + memory.passing
+    )
+    plain = settings.model_copy(update={"distributed": settings.distributed.model_copy(update={"strategy": "ddp"})})
+    whole, alone = estimate(plain), estimate(plain).memory
+    assert (whole.processes, whole.sharded) == (8, False)
+    assert alone is not None
+    assert (alone.weights, alone.gathered, alone.passing) == (6 * parameters, 0, 0)
+    kept = settings.model_copy(update={"update": settings.update.model_copy(update={"checkpointing": False})})
+    longer = estimate(kept).memory
+    assert longer is not None
+    assert longer.passing == memory.passing + 2 * parameters

@@ -131,7 +131,10 @@ def estimate_lines(config: TrainConfig, sizes: Estimate) -> list[str]:
         return [*lines, f"{config.model}: about {sizes.parameters:,} parameters by its name; memory unknown"]
     lines.append(f"{config.model}: {sizes.parameters:,} parameters, {sizes.trainable:,} of them trained")
     parts = ", ".join(f"{name} {_size(n)}" for name, n in memory.parts().items() if n)
-    return [*lines, f"memory on {sizes.device}: about {_size(memory.peak)} at the peak ({parts})"]
+    each = ""
+    if sizes.processes > 1:
+        each = f" of each of {sizes.processes} processes ({'fsdp' if sizes.sharded else 'ddp'})"
+    return [*lines, f"memory on {sizes.device}{each}: about {_size(memory.peak)} at the peak ({parts})"]
 
 
 def _size(count: int) -> str:

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 R = TypeVar("R")
 
+LARGE = 1_000_000_000
+"""Parameters from which on a model on GPUs is sharded unless told otherwise."""
 _PATIENCE = timedelta(days=7)
 """How long a process waits for the others: the first may be validating. Ended ones are noticed at once."""
 
@@ -224,6 +226,14 @@ def join(interrupts: Interrupts | None = None) -> World:
                 " MASTER_ADDR, MASTER_PORT and the network."
             ) from error
     return World(interrupts, dist.get_rank(), size)
+
+
+def is_sharded(config: TrainConfig, size: int, parameters: int, *, gpu: bool) -> bool:
+    """Whether a model of so many parameters is trained in shards (fsdp) by `size` processes; see `Distributed`."""
+    asked = config.distributed.strategy
+    if size == 1 or config.lora.rank or asked == "ddp":
+        return False
+    return asked == "fsdp" or (gpu and parameters >= LARGE)
 
 
 def placed(config: TrainConfig, world: World) -> TrainConfig:

@@ -2,6 +2,7 @@
 
 Sizes come from the model's config alone; its modules are built without memory (torch's meta device). The figures are
 upper bounds on what the run's limits allow, not a forecast: most episodes are shorter than the protocol lets them be.
+With several processes (WORLD_SIZE) memory is that of each.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from seedbench.errors import SeedBenchError
 from seedbench.protocol import Protocol
 from seedbench_trainers.checks import agent_protocol, make_method, most_samples, samples_an_episode
 from seedbench_trainers.config import Lora, TrainConfig
+from seedbench_trainers.distributed import is_sharded, several
 
 _TINY_VOCABULARY = 1500
 _KNOWN: dict[str, tuple[str, dict[str, Any]]] = {
@@ -52,11 +54,18 @@ class Memory:
     """Kept for the backward pass of one micro-batch; see `activation_bytes`."""
     cache: int
     """Keys and values while a batch of prompts is answered; see `cache_bytes`."""
+    gathered: int = 0
+    """With shards: the whole weights in roll-outs, where the other parts are this process's share."""
+    passing: int = 0
+    """With shards: what a pass gathers, embeddings and output layer, and two layers at a time; without activation
+    checkpointing also 2 a parameter for the bfloat16 weights that the backward pass needs again."""
 
     @property
     def peak(self) -> int:
-        """Weights, reference and optimiser stay; roll-out (cache) and update (gradients, activations) take turns."""
-        return self.weights + self.reference + self.optimiser + max(self.cache, self.gradients + self.activations)
+        """Weights, reference and optimiser stay; roll-out (gathered, cache) and update (gradients, activations,
+        passing) take turns."""
+        playing, learning = self.gathered + self.cache, self.gradients + self.activations + self.passing
+        return self.weights + self.reference + self.optimiser + max(playing, learning)
 
     def parts(self) -> dict[str, int]:
         """Name -> bytes, in the order of the fields."""
@@ -77,6 +86,8 @@ class Estimate:
     """None where nothing is known of the model's size."""
     trainable: int | None
     memory: Memory | None
+    processes: int = 1
+    sharded: bool = False
 
 
 def estimate(config: TrainConfig) -> Estimate:
@@ -88,23 +99,38 @@ def estimate(config: TrainConfig) -> Estimate:
     longest = _longest_sample(protocol, shape)
     steps = config.update.epochs * -(-samples // (config.update.mini_batch or samples))
     bf16, device = _number_format(config)
-    known = (samples, samples * longest, steps, device)
+    known, size = (samples, samples * longest, steps, device), several()
     if shape is None:
-        return Estimate(*known, _size_in_name(config.model), None, None)
+        return Estimate(*known, _size_in_name(config.model), None, None, size)
     model = _skeleton(shape)
     parameters = sum(p.numel() for p in model.parameters())
     trainable = lora_parameters(model, config.lora) if config.lora.rank else parameters
     reference = parameters if method.needs_reference and not config.lora.rank else 0
     tokens = min(max(config.update.tokens, longest), samples * longest)
+    sharded = is_sharded(config, size, parameters, gpu=device != "cpu")
+    share, whole = size if sharded else 1, (6 if bf16 else 4) * parameters
     memory = Memory(
-        weights=(6 if bf16 else 4) * parameters,
-        reference=4 * reference,
-        gradients=4 * trainable,
-        optimiser=8 * trainable,
+        weights=4 * parameters // share if sharded else whole,
+        reference=4 * reference // share,
+        gradients=4 * trainable // share,
+        optimiser=8 * trainable // share,
         activations=activation_bytes(shape, tokens, bf16=bf16, checkpointing=config.update.checkpointing),
-        cache=_cache(config, shape, longest, bf16) if method.samples_policy else 0,
+        cache=_cache(config, shape, longest, bf16, size) if method.samples_policy else 0,
+        gathered=whole if sharded else 0,
+        passing=_passing(model, shape, bf16=bf16, checkpointing=config.update.checkpointing) if sharded else 0,
     )
-    return Estimate(*known, parameters, trainable, memory)
+    return Estimate(*known, parameters, trainable, memory, size, sharded)
+
+
+def _passing(model: Any, shape: Any, *, bf16: bool, checkpointing: bool) -> int:
+    parameters = sum(p.numel() for p in model.parameters())
+    ends = {
+        id(layer.weight): layer.weight.numel()
+        for layer in (model.get_input_embeddings(), model.get_output_embeddings())
+    }
+    around: int = sum(ends.values())
+    layers = 2 * (parameters - around) // shape.num_hidden_layers
+    return 4 * (around + layers) + (2 * parameters if bf16 and not checkpointing else 0)
 
 
 def _demonstrated(config: TrainConfig, protocol: Protocol) -> int:
@@ -140,11 +166,11 @@ def cache_bytes(shape: Any, tokens: int, *, bf16: bool) -> int:
     return int(tokens * 2 * shape.num_hidden_layers * shape.num_key_value_heads * head * (2 if bf16 else 4))
 
 
-def _cache(config: TrainConfig, shape: Any, longest: int, bf16: bool) -> int:
-    """Keys and values of the batch that is being answered, and of what is kept between turns."""
-    at_once = min(config.rollout.batch_size, config.rollout.tasks * config.rollout.group)
-    asked = cache_bytes(shape, at_once * longest, bf16=bf16)
-    episodes = cache_bytes(shape, config.rollout.tasks * config.rollout.group * longest, bf16=bf16)
+def _cache(config: TrainConfig, shape: Any, longest: int, bf16: bool, size: int) -> int:
+    """Keys and values of the batch that is being answered, and of what is kept between turns, by one of `size`."""
+    played = -(-config.rollout.tasks // size) * config.rollout.group
+    asked = cache_bytes(shape, min(config.rollout.batch_size, played) * longest, bf16=bf16)
+    episodes = cache_bytes(shape, played * longest, bf16=bf16)
     return asked + min(int(config.rollout.cache_gib * 2**30), episodes)
 
 

@@ -17,17 +17,14 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 
 from seedbench_trainers.config import TrainConfig
-from seedbench_trainers.distributed import World
+from seedbench_trainers.distributed import World, is_sharded
 from seedbench_trainers.scoring import TokenScorer
 from seedbench_trainers.trainee import Trainee
-
-LARGE = 1_000_000_000
-"""Parameters from which on a model on GPUs is sharded unless told otherwise."""
 
 
 class Shards:
@@ -35,15 +32,13 @@ class Shards:
 
     Args:
         whole: the model at the weights that training goes on from; it stays the caller's, and is not trained itself.
-        reference: a model with the weights to compare with; only its shard is kept.
+        reference: shards of the weights to compare with, in the order of the model's parameters; empty for none.
+        mesh: where shards lie.
         world: the processes; all of them must make the same calls in the same order.
     """
 
-    def __init__(self, whole: Any, reference: Any, world: World) -> None:
-        device = next(whole.parameters()).device
-        mesh = init_device_mesh(device.type, (world.size,))
-        self._world, self._whole = world, whole
-        self._reference = [_shard(p, mesh) for p in reference.parameters()] if reference is not None else []
+    def __init__(self, whole: Any, reference: Sequence[Tensor], mesh: DeviceMesh, world: World) -> None:
+        self._world, self._whole, self._reference = world, whole, reference
         twin = copy.deepcopy(whole).requires_grad_(True)
         whole.requires_grad_(False)
         self.scorer = TokenScorer(twin)
@@ -89,25 +84,21 @@ class Shards:
 
 
 def sharded(trainee: Trainee, config: TrainConfig, world: World) -> Trainee:
-    """The trainee with its weights in shards where the configuration's strategy says so, else as it is."""
-    if strategy(trainee, config, world) != "fsdp":
+    """The trainee with its weights in shards where the configuration's strategy says so, else as it is.
+
+    What is given is used up. Two whole models are on the device for a moment.
+    """
+    model = trainee.loaded.model
+    if not is_sharded(config, world.size, model.num_parameters(), gpu=model.device.type == "cuda"):
         return trainee
-    frozen = trainee.reference.model if trainee.reference is not None else None
-    shards = Shards(trainee.loaded.model, frozen, world)
-    plain = TokenScorer(trainee.loaded.model)
+    mesh, reference = init_device_mesh(model.device.type, (world.size,)), list[Tensor]()
+    if trainee.reference is not None:
+        reference = [_shard(parameter, mesh) for parameter in trainee.reference.model.parameters()]
+        trainee.reference = None  # before the policy is copied: a GPU need not hold three models
+    shards, plain = Shards(model, reference, mesh, world), TokenScorer(model)
     return dataclasses.replace(
-        trainee, scorer=shards.scorer, snapshot=plain, reference=plain if frozen is not None else None, shards=shards
+        trainee, scorer=shards.scorer, snapshot=plain, reference=plain if reference else None, shards=shards
     )
-
-
-def strategy(trainee: Trainee, config: TrainConfig, world: World) -> str:
-    """ddp (every process has all weights) or fsdp; auto: fsdp for large models on GPUs, but not for adapters."""
-    asked, model = config.distributed.strategy, trainee.loaded.model
-    if world.size == 1 or trainee.lora:
-        return "ddp"
-    if asked != "auto":
-        return asked
-    return "fsdp" if model.device.type == "cuda" and model.num_parameters() >= LARGE else "ddp"
 
 
 def gathered(tensor: Tensor) -> Tensor:
@@ -146,7 +137,7 @@ def _placed(value: Any, owner: Tensor) -> Any:
     return _shard(value.to(owner.device), owner.device_mesh)
 
 
-def _shard(tensor: Tensor, mesh: Any) -> DTensor:
+def _shard(tensor: Tensor, mesh: DeviceMesh) -> DTensor:
     """The part of this process: every process has the whole tensor, so that nothing needs to be sent."""
     part = distribute_tensor(tensor.detach(), mesh, [Shard(0)], src_data_rank=None).to_local().clone()
     return DTensor.from_local(part, mesh, [Shard(0)], shape=tensor.shape, stride=tensor.stride())
