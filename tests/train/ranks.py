@@ -117,7 +117,8 @@ def one_update(config: TrainConfig, out: Path, world: Any) -> dict[str, Any]:
 
 def _do(job: dict[str, Any]) -> dict[str, Any]:
     from seedbench.errors import SeedBenchError
-    from seedbench_trainers.distributed import is_agreed, join
+    from seedbench_trainers.distributed import is_agreed
+    from seedbench_trainers.launch import join
     from seedbench_trainers.loop import train
 
     config, out = TrainConfig.model_validate(job["config"]), Path(job["out"])
@@ -187,7 +188,7 @@ def _spoil(fault: str, rank: int, patch: pytest.MonkeyPatch) -> None:
 
 def main(suite: str, file: str) -> None:
     """Do the jobs in their order and print what came of them as one line."""
-    from seedbench_trainers.distributed import one_voice
+    from seedbench_trainers.launch import one_voice
 
     with one_voice(), ExitStack() as held:
         held.enter_context(echo(Path(suite)))

@@ -38,7 +38,7 @@ def train_command(
         _list()
         return
     from seedbench.errors import UsageError
-    from seedbench_trainers.distributed import one_voice
+    from seedbench_trainers.launch import one_voice
     from seedbench_trainers.recipes import resolve
     from seedbench_trainers.setup import RECORD
 
@@ -62,8 +62,8 @@ def train_command(
 
 def _show(config: TrainConfig, out: Path | None) -> None:
     """What `--dry-run` prints; of several processes the first alone prints it."""
-    from seedbench_trainers.distributed import leads
     from seedbench_trainers.estimate import estimate
+    from seedbench_trainers.launch import leads
     from seedbench_trainers.recipes import to_toml
 
     if leads():

@@ -15,7 +15,7 @@ from seedbench.errors import SeedBenchError
 from seedbench.protocol import Protocol
 from seedbench_trainers.checks import agent_protocol, make_method, most_samples, samples_an_episode
 from seedbench_trainers.config import Lora, TrainConfig
-from seedbench_trainers.distributed import is_sharded, several
+from seedbench_trainers.launch import is_sharded, several
 
 _TINY_VOCABULARY = 1500
 _KNOWN: dict[str, tuple[str, dict[str, Any]]] = {
@@ -123,14 +123,15 @@ def estimate(config: TrainConfig) -> Estimate:
 
 
 def _passing(model: Any, shape: Any, *, bf16: bool, checkpointing: bool) -> int:
-    parameters = sum(p.numel() for p in model.parameters())
+    parameters: int = sum(p.numel() for p in model.parameters())
     ends = {
-        id(layer.weight): layer.weight.numel()
+        id(layer.weight): int(layer.weight.numel())
         for layer in (model.get_input_embeddings(), model.get_output_embeddings())
     }
-    around: int = sum(ends.values())
-    layers = 2 * (parameters - around) // shape.num_hidden_layers
-    return 4 * (around + layers) + (2 * parameters if bf16 and not checkpointing else 0)
+    around = sum(ends.values())
+    layers = 2 * (parameters - around) // int(shape.num_hidden_layers)
+    kept = 2 * parameters if bf16 and not checkpointing else 0
+    return 4 * (around + layers) + kept
 
 
 def _demonstrated(config: TrainConfig, protocol: Protocol) -> int:

@@ -25,9 +25,10 @@ from seedbench_trainers import checkpoint
 from seedbench_trainers.base import Method, Metrics
 from seedbench_trainers.checkpoint import State
 from seedbench_trainers.config import TrainConfig
-from seedbench_trainers.distributed import World, join, placed, several
+from seedbench_trainers.distributed import World
 from seedbench_trainers.interrupts import Interrupts
 from seedbench_trainers.journal import Journal, read_journal
+from seedbench_trainers.launch import join, placed, several
 from seedbench_trainers.records import Batch
 from seedbench_trainers.rollouts import describe
 from seedbench_trainers.setup import (

@@ -22,7 +22,8 @@ from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 
 from seedbench_trainers.config import TrainConfig
-from seedbench_trainers.distributed import World, is_sharded
+from seedbench_trainers.distributed import World
+from seedbench_trainers.launch import is_sharded
 from seedbench_trainers.scoring import TokenScorer
 from seedbench_trainers.trainee import Trainee
 
@@ -56,7 +57,7 @@ class Shards:
         """What is trained. The modules themselves show whole parameters between a forward and its backward pass."""
 
     def release(self) -> None:
-        """Give back the memory of the whole weights: an update begins."""
+        """Give back the memory of the whole weights: an update begins, in which errors cannot be told."""
         self._world.entangled = True
         for parameter in self._whole.parameters():
             parameter.untyped_storage().resize_(0)
@@ -64,7 +65,6 @@ class Shards:
     def gather(self) -> None:
         """Fill the whole model with the weights under training: an update has ended."""
         self._fill(self.parameters)
-        self._world.entangled = False
 
     @contextmanager
     def reference(self) -> Iterator[None]:
@@ -78,9 +78,11 @@ class Shards:
 
     @torch.no_grad()
     def _fill(self, shards: Sequence[Tensor]) -> None:
+        self._world.entangled = True
         for parameter, shard in zip(self._whole.parameters(), shards, strict=True):
             parameter.untyped_storage().resize_(parameter.numel() * parameter.element_size())
             parameter.copy_(gathered(shard))
+        self._world.entangled = False
 
 
 def sharded(trainee: Trainee, config: TrainConfig, world: World) -> Trainee:
