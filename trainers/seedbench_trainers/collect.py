@@ -95,9 +95,7 @@ def play(
     told: Callable[[Episode], None] | None = None,
     max_infra: float = 0.2,
 ) -> list[Played]:
-    """Play attempts, all at once, and return them in the order given.
-
-    An episode that ended in an infrastructure error is left out of the result: it says nothing of the policy.
+    """Play attempts, all at once, and return them in the order given, without those that broke (`unbroken`).
 
     Args:
         attempts: what to play; tasks of `panel`.
@@ -106,12 +104,41 @@ def play(
         policy: what answers; it is opened and closed here.
         rewrite: changes the messages that the policy is asked.
         told: is told of every finished episode.
-        max_infra: share of infrastructure errors above which the iteration fails.
+        max_infra: see `unbroken`.
 
     Raises:
         SeedBenchError: what concerns the whole run, and too many infrastructure errors.
     """
-    return asyncio.run(_play(attempts, panel, protocol, _Recorder(policy, rewrite), policy, told, max_infra))
+    return unbroken(perform(attempts, panel, protocol, policy, rewrite=rewrite, told=told), max_infra)
+
+
+def perform(
+    attempts: Sequence[Attempt],
+    panel: Panel,
+    protocol: Protocol,
+    policy: Policy,
+    *,
+    rewrite: Rewrite | None = None,
+    told: Callable[[Episode], None] | None = None,
+) -> list[Played]:
+    """As `play`, with the episodes that broke in their places."""
+    return asyncio.run(_play(attempts, panel, protocol, _Recorder(policy, rewrite), policy, told))
+
+
+def unbroken(played: Sequence[Played], max_infra: float = 0.2) -> list[Played]:
+    """What did not end in an infrastructure error: that says nothing of the policy.
+
+    Raises SeedBenchError where more than a share of `max_infra` did (one episode may always), or all.
+    """
+    kept = [one for one in played if one.episode.outcome is not Outcome.INFRA_ERROR]
+    broken = [one.episode.error for one in played if one.episode.outcome is Outcome.INFRA_ERROR]
+    if len(broken) > max(max_infra * len(played), 1) or not kept:
+        reason = broken[-1].rstrip(".") if broken else ""
+        raise SeedBenchError(
+            f"{len(broken)} of {len(played)} training episodes ended in infrastructure errors (the last: {reason})."
+            " Mend the cause and run the same command again."
+        )
+    return kept
 
 
 async def _play(
@@ -121,7 +148,6 @@ async def _play(
     recorder: _Recorder,
     policy: Policy,
     told: Callable[[Episode], None] | None,
-    max_infra: float,
 ) -> list[Played]:
     suite, options = get_suite(panel.suite), protocol.settings.environment
 
@@ -145,18 +171,7 @@ async def _play(
     finally:
         await policy.close()
     played = []
-    broken = ""
     for attempt, task in zip(attempts, tasks, strict=True):
-        episode = task.result()
-        if episode.outcome is Outcome.INFRA_ERROR:
-            broken = episode.error
-            continue
         heard = recorder.heard.get((attempt.task.id, attempt.repeat), _Heard())
-        played.append(Played(attempt, episode, tuple(heard.prompts), tuple(heard.sampled)))
-    lost = len(attempts) - len(played)
-    if lost > max(max_infra * len(attempts), 1) or not played:
-        raise SeedBenchError(
-            f"{lost} of {len(attempts)} training episodes ended in infrastructure errors (the last:"
-            f" {broken.rstrip('.')}). Mend the cause and run the same command again."
-        )
+        played.append(Played(attempt, task.result(), tuple(heard.prompts), tuple(heard.sampled)))
     return played

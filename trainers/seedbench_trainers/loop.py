@@ -15,15 +15,17 @@ from typing import Any
 
 from seedbench.errors import SeedBenchError
 from seedbench.panels import Panel
-from seedbench.policies.checkpoint import sha256_of_json
+from seedbench.policies.checkpoint import origin_of, sha256_of_json
 from seedbench.protocol import Protocol
+from seedbench.remote.cluster import Cluster
 from seedbench_trainers import checkpoint
 from seedbench_trainers.base import Method, Metrics
 from seedbench_trainers.checkpoint import State
-from seedbench_trainers.config import TrainConfig
+from seedbench_trainers.config import Budget, TrainConfig
 from seedbench_trainers.interrupts import Interrupts
 from seedbench_trainers.journal import Journal, read_journal
 from seedbench_trainers.records import Batch
+from seedbench_trainers.remote import Rollers
 from seedbench_trainers.rollouts import describe
 from seedbench_trainers.setup import (
     Prepared,
@@ -32,6 +34,7 @@ from seedbench_trainers.setup import (
     fraction_mark,
     open_run,
     prepare,
+    rollout_protocol,
     validation_folder,
 )
 from seedbench_trainers.toolbox import Toolbox
@@ -46,8 +49,10 @@ from seedbench_trainers.view import TrainView, make_view
 class Loop:
     """One training run in a folder of its own."""
 
-    def __init__(self, config: TrainConfig, out: Path, view: TrainView, interrupts: Interrupts) -> None:
-        self.config, self.out, self.view, self.interrupts = config, out, view, interrupts
+    def __init__(
+        self, config: TrainConfig, out: Path, view: TrainView, interrupts: Interrupts, cluster: Cluster | None = None
+    ) -> None:
+        self.config, self.out, self.view, self.interrupts, self.cluster = config, out, view, interrupts, cluster
         self.total = config.planned_updates
         self.digest = sha256_of_json(bound_settings(config))
         self.method: Method
@@ -57,16 +62,25 @@ class Loop:
         self.updater: Updater
         self.tools: Toolbox
         self.journal: Journal
+        self.origin: dict[str, Any] | None = None
         self.state = State()
+
+    @property
+    def ended(self) -> bool:
+        """Whether the last update is done: all of them, or enough for the budget."""
+        steps = self.config.budget.environment_steps
+        played = self.state.totals.get("steps/environment", 0.0)
+        return self.state.update >= self.total or 0 < steps <= played
 
     def run(self, prepared: Prepared) -> None:
         """Train from where the folder stands to the last update."""
+        self.origin = origin_of(Path(prepared.model))
         self.method, self.panel, self.protocol = prepared.method, prepared.panel, prepared.protocol
         self._load(prepared.model)
         try:
             if not self.state.logged:
                 self._close_update()
-            while self.state.update < self.total:
+            while not self.ended:
                 self._update()
                 self._close_update()
         except KeyboardInterrupt:
@@ -74,6 +88,7 @@ class Loop:
             raise
         finally:
             self.journal.close()
+            self.tools.close()
 
     def _load(self, model: str) -> None:
         folder = checkpoint.latest(self.out)
@@ -96,9 +111,17 @@ class Loop:
             note=self.view.note,
         )
         self.journal = Journal(self.out, after=lines, trackers=trackers)
-        self.tools = Toolbox(self.config, self.panel, self.protocol, self.out, self.trainee, self.method, self.view)
         past = read_journal(self.out)
+        self.tools = Toolbox(
+            self.config, self.panel, self.protocol, self.out, self.trainee, self.method, self.view, self._rollers(model)
+        )
         self.view.start(self.total, self._title(), list(self.panel.families()), past)
+
+    def _rollers(self, model: str) -> Rollers | None:
+        if self.cluster is None or not self.method.samples_policy:
+            return None
+        protocol = rollout_protocol(self.config, self.protocol)
+        return Rollers(self.cluster, self.config, model, self.panel, protocol, self.trainee, self.view.note)
 
     def _title(self) -> str:
         config = self.config
@@ -129,7 +152,6 @@ class Loop:
                     raise self._halted(error, batch.samples) from None
             metrics |= self.method.after(batch)
             metrics["memory/peak_gib"] = peak_gib()
-            self._trace(batch, number + 1)
             self._count(batch, metrics)
             self.state = replace(
                 self.state,
@@ -138,19 +160,19 @@ class Loop:
                 optimiser_steps=self.updater.steps_done,
                 metrics=metrics,
             )
+            self._trace(batch, number + 1)
 
     def _trace(self, batch: Batch, number: int) -> None:
-        track = self.config.track
-        if self.method.samples_policy and batch.trajectories and traces_due(track, number, self.total):
+        track, last = self.config.track, number if self.ended else self.total
+        if self.method.samples_policy and batch.trajectories and traces_due(track, number, last):
             beta = getattr(self.method.settings, "beta", None)
             write_traces(self.out, number, batch, self.trainee.loaded.tokenizer, beta, track.traces)
 
     def _halted(self, error: NotFinite, samples: list[Any]) -> SeedBenchError:
         """Keep what is needed to look into it: the weights before the step and the batch."""
         folder = self.out / "halted"
-        label = {"label": "before the step that failed", "update": self.state.update}
         try:
-            checkpoint.save_weights(folder, self.trainee, label)
+            checkpoint.save_weights(folder, self.trainee, self._label("before the step that failed"))
             error.dump(samples, folder / "batch.npz")
         except (SeedBenchError, OSError) as full:
             reason = str(full).rstrip(".")
@@ -166,13 +188,17 @@ class Loop:
         totals = dict(self.state.totals)
         played = [*(t.episode for t in batch.trajectories), *batch.discarded]
         episodes = played if self.method.samples_policy else []
+        asked = self.tools.asked()
+        seconds = sum(metrics[f"time/{p}"] for p in ("rollout", "signals", "update"))
+        on_gpu = self.trainee.loaded.model.device.type == "cuda"
         for key, amount in (
-            ("tokens/prompt", sum(e.usage.prompt_tokens for e in episodes)),
-            ("tokens/generated", sum(e.usage.generated_tokens for e in episodes)),
+            ("tokens/prompt", asked.prompt_tokens + sum(e.usage.prompt_tokens for e in episodes)),
+            ("tokens/generated", asked.generated_tokens + sum(e.usage.generated_tokens for e in episodes)),
             ("tokens/trained", metrics.get("update/tokens", 0.0)),
             ("steps/environment", sum(len(e.turns) for e in episodes)),
             ("episodes", len(episodes)),
-            ("seconds", sum(metrics[f"time/{p}"] for p in ("rollout", "signals", "update"))),
+            ("seconds", seconds),
+            ("seconds/gpu", seconds if on_gpu else 0.0),
         ):
             totals[key] = totals.get(key, 0.0) + amount
         self.state.totals = totals
@@ -181,7 +207,7 @@ class Loop:
     def _close_update(self) -> None:
         """Validate where it is due, log the update's line, save."""
         number, metrics = self.state.update, dict(self.state.metrics)
-        last = number == self.total
+        last = self.ended
         if last:
             with self.interrupts.shielded():
                 checkpoint.save_weights(self.out / checkpoint.FINAL, self.trainee, self._label("final"))
@@ -204,6 +230,7 @@ class Loop:
         elif number:
             identity = {"kind": "training", "update": number, "start": identity, "configuration": self.digest}
         policy = self.tools.policy(identity=identity)
+        policy.origin = self._label("validation") if number else self.origin
         folder = validation_folder(self.out, number)
         return validate(self.config, self.protocol, policy, folder, self.view.progress("validation"))
 
@@ -225,7 +252,7 @@ class Loop:
                 checkpoint.save_weights(self.out / checkpoint.BEST, self.trainee, label)
 
     def _label(self, text: str) -> dict[str, Any]:
-        return {"label": text, "method": self.config.method, "update": self.state.update}
+        return checkpoint.label(text, self.config, self.state, self.origin)
 
     def _save(self) -> None:
         with self._timed("checkpoint", {}):
@@ -264,8 +291,10 @@ def peak_gib() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20  # kibibytes on Linux
 
 
-def train(config: TrainConfig, out: Path, *, quiet: bool = False) -> dict[str, Any]:
+def train(config: TrainConfig, out: Path, *, quiet: bool = False, cluster: Cluster | None = None) -> dict[str, Any]:
     """Train a configuration into a folder, or go on there, and return what there is to show.
+
+    With `cluster` its workers play the training roll-outs; it is no setting of the run.
 
     Returns:
         `final`: folder of the final weights; `tables`: (label, summary) of the validations before the first and after
@@ -281,25 +310,26 @@ def train(config: TrainConfig, out: Path, *, quiet: bool = False) -> dict[str, A
     from seedbench_trainers.curves import curve_csv, draw_curves
 
     with open_run(config, out) as run, Interrupts() as interrupts:
-        prepared = prepare(config, out, lambda stage, folder: train_stage(stage, out / folder, quiet))
+        prepared = prepare(config, out, lambda stage, folder: train_stage(stage, out / folder, quiet, cluster))
         run.note_panel(prepared.panel)
         with make_view(Console(stderr=True), quiet) as view:
-            loop = Loop(config, out, view, interrupts)
+            loop = Loop(config, out, view, interrupts, cluster)
             try:
                 loop.run(prepared)
             finally:
                 run.end(loop.state.totals)
         return {
             "final": out / checkpoint.FINAL,
-            "tables": run.tables(loop.total),
+            "tables": run.tables(loop.state.update),
             "cost": cost(out),
             "curves": [*draw_curves(out), curve_csv(out)],
         }
 
 
-def train_stage(config: TrainConfig, out: Path, quiet: bool) -> str:
-    """Train a stage of another run unless it is done; the path of its final weights."""
+def train_stage(config: TrainConfig, out: Path, quiet: bool, cluster: Cluster | None = None) -> str:
+    """Train a stage of another run unless it is done; the path of its final weights. Budgets are the run's own."""
+    config = config.model_copy(update={"budget": Budget()})
     final = out / checkpoint.FINAL
     if not (final / checkpoint.LABEL).is_file():
-        train(config, out, quiet=quiet)
+        train(config, out, quiet=quiet, cluster=cluster)
     return str(final)
