@@ -6,7 +6,7 @@ import asyncio
 import random
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -22,8 +22,16 @@ from seedbench.protocol import Protocol
 from seedbench.registry import get_suite
 from seedbench.rollout import derive_seed, run_episode
 from seedbench.runs import SUMMARY, Run, finished, read_episodes, refuse_other_settings, write_json
+from seedbench.suite import Environment
 from seedbench.types import Episode, Outcome, Task
 from seedbench.ui.live import Progress
+
+Attempt = tuple[Task, int]
+"""A task and which repeat of it, from 0."""
+
+Player = Callable[[Sequence[Attempt], Callable[[Episode], None], Callable[[str], None]], Awaitable[None]]
+"""Plays attempts: (attempts, told, note). Each once, in any order; `told` hears of every episode as it ends, and what
+it raises ends all; `note` shows a line to the user. Raises SeedBenchError for what concerns the whole run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +52,8 @@ class Evaluation:
     """Share of infrastructure errors above which the run fails."""
     shuffle: int | None = None
     """Seed of another order of the same episodes; does not change results."""
+    player: Player | None = None
+    """Plays the episodes elsewhere (`seedbench.remote`); does not change results. None: this process plays them."""
 
     def settings(self) -> dict[str, Any]:
         """What the result depends on, but for the policy's identity (known once it is loaded)."""
@@ -73,21 +83,26 @@ def check_evaluation(job: Evaluation) -> dict[str, Any]:
     if job.repeats < 1 or job.concurrency < 1:
         raise UsageError(f"repeats ({job.repeats}) and concurrency ({job.concurrency}) must be at least 1.")
     refuse_other_settings(job.out, job.settings())
-    suite = get_suite(job.panel.suite)
-    problems = data_problems(job.panel, dict(suite.content_hashes(job.panel)))
-    if problems:
-        raise SeedBenchError(f"{'; '.join(problems)}. Fetch the data again: `seedbench data fetch {suite.name}`.")
-    settings = {**job.settings(), **_environment_settings(job)}
+    settings = {**job.settings(), **check_data(job.panel, job.protocol, job.engine)}
     refuse_other_settings(job.out, settings)
     return settings
 
 
-def _environment_settings(job: Evaluation) -> dict[str, Any]:
-    """What observations depend on beside the panel, where the environment says so (a search engine, its corpus).
+def check_data(panel: Panel, protocol: Protocol, engine: str = "native") -> dict[str, Any]:
+    """Compare this machine's data with the panel; returns what observations depend on beside it.
 
-    Raises UsageError for an unknown engine or option, SeedBenchError where the environment cannot be made.
+    That is what the environment says of itself (a search engine, its corpus); most say nothing.
+
+    Raises:
+        UsageError: an unknown engine or option.
+        SeedBenchError: the store lacks tasks of the panel, or holds other content under their names; the environment
+            cannot be made.
     """
-    env = get_suite(job.panel.suite).make(job.panel, job.engine, **job.protocol.settings.environment)
+    suite = get_suite(panel.suite)
+    problems = data_problems(panel, dict(suite.content_hashes(panel)))
+    if problems:
+        raise SeedBenchError(f"{'; '.join(problems)}. Fetch the data again: `seedbench data fetch {suite.name}`.")
+    env = suite.make(panel, engine, **protocol.settings.environment)
     try:
         describe = getattr(env, "identity", None)
         return {"environment": describe()} if describe else {}
@@ -141,7 +156,10 @@ async def _fill(job: Evaluation, run: Run, progress: Progress, about: dict[str, 
     clock = time.perf_counter()
 
     def close() -> dict[str, Any]:
-        run.add_session({**session, "wall_seconds": round(time.perf_counter() - clock, 3)})
+        wall = round(time.perf_counter() - clock, 3)
+        gpus = job.policy.gpus
+        gpu = None if gpus is None else round(wall * gpus, 3)
+        run.add_session({**session, "wall_seconds": wall, "gpu_seconds": gpu})
         return write_summary(job, run.manifest)
 
     with progress:
@@ -161,54 +179,91 @@ def _counted(folder: Path, done: set[tuple[str, int]]) -> Iterator[Episode]:
     return (e for e in read_episodes(folder) if e.key in done and e.outcome is not Outcome.INFRA_ERROR)
 
 
-async def _play_all(
-    job: Evaluation, run: Run, missing: Sequence[tuple[Task, int]], progress: Progress, total: int
-) -> None:
-    waiting = iter(missing)
-    base_panel = job.panel.name.partition("[")[0]  # a subset plays its tasks with the same seeds
-    suite, options = get_suite(job.panel.suite), job.protocol.settings.environment
+async def _play_all(job: Evaluation, run: Run, missing: Sequence[Attempt], progress: Progress, total: int) -> None:
     infra = 0
     allowed = max(job.max_infra * total, 3)
 
-    async def worker() -> None:
+    def told(episode: Episode) -> None:
         nonlocal infra
-        env = suite.make(job.panel, job.engine, **options)
-        try:
-            for task, repeat in waiting:  # the iterator is shared: each worker takes the next episode
-                seed = derive_seed(job.seed, base_panel, task.sha256, repeat)
-                episode = await run_episode(
-                    env,
-                    task,
-                    job.protocol,
-                    job.policy,
-                    repeat=repeat,
-                    seed=seed,
-                    keep_prompts=job.keep_prompts,
-                )
-                run.append(episode)
-                progress.update(episode)
-                if episode.outcome is Outcome.INFRA_ERROR:
-                    infra += 1
-                    progress.note(f"{task.id}: {episode.error}")
-                    with suppress(Exception):  # what broke in an episode may break here too
-                        env.close()
-                    env = suite.make(job.panel, job.engine, **options)
-                    if infra > allowed:
-                        reason = episode.error.rstrip(".")
-                        raise SeedBenchError(
-                            f"{infra} of {total} episodes ended in infrastructure errors (the last: {reason})."
-                            " They count as nothing; mend the cause and run the same command again."
-                        )
-                await asyncio.sleep(0)  # lets Ctrl-C and other episodes in where the policy never waits
-        finally:
-            env.close()
+        run.append(episode)
+        progress.update(episode)
+        if episode.outcome is not Outcome.INFRA_ERROR:
+            return
+        infra += 1
+        progress.note(f"{episode.task}: {episode.error}")
+        if infra > allowed:
+            reason = episode.error.rstrip(".")
+            raise SeedBenchError(
+                f"{infra} of {total} episodes ended in infrastructure errors (the last: {reason})."
+                " They count as nothing; mend the cause and run the same command again."
+            )
 
     try:
-        async with asyncio.TaskGroup() as group:
-            for _ in range(min(job.concurrency, len(missing))):
-                group.create_task(worker())
+        await (job.player or Stage(job).play)(missing, told, progress.note)
     except* (SeedBenchError, OSError) as errors:  # OSError: nobody reads the progress any more
         raise errors.exceptions[0] from None  # the first one says what happened; the rest follow from it
+
+
+class Stage:
+    """Plays attempts of an evaluation in this process; environments are kept from one episode to the next.
+
+    Use from one event loop only. `seed`s follow from the run's and the attempt alone.
+    """
+
+    def __init__(self, job: Evaluation) -> None:
+        self._job, self._suite = job, get_suite(job.panel.suite)
+        self._base_panel = job.panel.name.partition("[")[0]  # a subset plays its tasks with the same seeds
+        self._free: list[Environment] = []
+
+    async def play(
+        self, attempts: Sequence[Attempt], told: Callable[[Episode], None], note: Callable[[str], None]
+    ) -> None:
+        """See `Player`: at most `concurrency` at once."""
+        waiting = iter(attempts)
+
+        async def lane() -> None:
+            for task, repeat in waiting:  # the iterator is shared: each lane takes the next episode
+                told(await self.one(task, repeat))
+                await asyncio.sleep(0)  # lets Ctrl-C and other episodes in where the policy never waits
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(min(self._job.concurrency, len(attempts))):
+                    group.create_task(lane())
+        finally:
+            self.close()
+
+    async def one(self, task: Task, repeat: int) -> Episode:
+        """Play one attempt. Raises as `run_episode`."""
+        job = self._job
+        env = self._free.pop() if self._free else self._make()
+        broken = True
+        try:
+            episode = await run_episode(
+                env,
+                task,
+                job.protocol,
+                job.policy,
+                repeat=repeat,
+                seed=derive_seed(job.seed, self._base_panel, task.sha256, repeat),
+                keep_prompts=job.keep_prompts,
+            )
+            broken = episode.outcome is Outcome.INFRA_ERROR
+        finally:
+            if broken:
+                with suppress(Exception):  # what broke in an episode may break here too
+                    env.close()
+            else:
+                self._free.append(env)
+        return episode
+
+    def close(self) -> None:
+        """Close the environments that are kept."""
+        while self._free:
+            self._free.pop().close()
+
+    def _make(self) -> Environment:
+        return self._suite.make(self._job.panel, self._job.engine, **self._job.protocol.settings.environment)
 
 
 def write_summary(job: Evaluation, manifest: dict[str, Any]) -> dict[str, Any]:
@@ -226,16 +281,26 @@ def write_summary(job: Evaluation, manifest: dict[str, Any]) -> dict[str, Any]:
         seed=job.seed,
         families=list(panel.families()),
         environment=manifest["settings"].get("environment", {}),
-        wall_seconds=round(sum(session["wall_seconds"] for session in manifest["sessions"]), 3),
+        wall_seconds=_spent(manifest, "wall_seconds"),
+        gpu_seconds=_spent(manifest, "gpu_seconds"),
     )  # fmt: skip
     write_json(job.out / SUMMARY, summary)
     return summary
 
 
+def _spent(manifest: dict[str, Any], key: str) -> float | None:
+    """Seconds of all sessions; None where one of them does not say."""
+    seconds = [session.get(key) for session in manifest["sessions"]]
+    return None if None in seconds else round(sum(seconds), 3)
+
+
 def _manifest(job: Evaluation) -> dict[str, Any]:
     panel = job.panel
     return {
-        "policy": {"name": job.policy.name},
+        "policy": {
+            "name": job.policy.name,
+            **({"trained": dict(job.policy.origin)} if job.policy.origin is not None else {}),
+        },
         "panel": {"official": panel.official, "suite": panel.suite, "split": panel.split, "n": len(panel.tasks)},
         "protocol": job.protocol.content(),
         "configuration": {"keep_prompts": job.keep_prompts, "max_infra": job.max_infra, "shuffle": job.shuffle},

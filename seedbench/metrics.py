@@ -15,7 +15,7 @@ from seedbench.errors import SeedBenchError
 from seedbench.statistics import Mean, clustered, macro, mean_score
 from seedbench.types import Episode, Outcome
 
-SCHEMA = "seedbench.summary/1"
+SCHEMA = "seedbench.summary/2"
 
 
 class _Attempt(NamedTuple):
@@ -46,17 +46,19 @@ def summarise(
     seed: int,
     families: Sequence[str],
     wall_seconds: float | None = None,
+    gpu_seconds: float | None = None,
     environment: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Build the summary of a run from its episodes: plain JSON values, described in docs/summary.md.
 
     `panel` has name, hash, n, suite, split and official; `protocol` name and hash; `policy` name and
     identity; other keys are left out. `families` are those with at least one task in the panel, in the
-    order in which the summary lists them. `wall_seconds` is what the clock on the wall says. `environment` is what
-    observations depend on beside the panel (a search engine and its corpus).
+    order in which the summary lists them. `wall_seconds` is what the clock on the wall says, `gpu_seconds` that
+    times the GPUs that were computed on; None where it is not known. `environment` is what observations depend on
+    beside the panel (a search engine and its corpus).
 
-    Infrastructure errors are counted in `episodes`, `outcomes`, `tokens` and `seconds`, and in nothing
-    else. Raises SeedBenchError for an episode of a family that the panel does not have.
+    Infrastructure errors are counted in what was spent (`episodes`, `outcomes`, `turns.total`, `tokens` and
+    `seconds`), and in nothing else. Raises SeedBenchError for an episode of a family that the panel does not have.
     """
     attempts = {episode.key: _condense(episode) for episode in episodes}
     counted = {key: a for key, a in attempts.items() if a.outcome is not Outcome.INFRA_ERROR}
@@ -72,7 +74,10 @@ def summarise(
         "success": _success(counted, families),
         "score": _mean((task, a.score) for (task, _), a in counted.items()).to_json(),
         "metrics": _metrics(counted),
-        "turns": _turns(list(counted.values())),
+        "turns": {
+            "total": sum(a.turns for a in attempts.values()),
+            **_turns(list(counted.values())),
+        },
         "outcomes": {o.value: sum(a.outcome is o for a in attempts.values()) for o in Outcome},
         "tokens": {
             "prompt": sum(a.prompt_tokens for a in attempts.values()),
@@ -81,6 +86,7 @@ def summarise(
         "seconds": {
             "episodes": math.fsum(a.seconds for a in attempts.values()),
             "wall": wall_seconds,
+            "gpu": gpu_seconds,
         },
     }
 

@@ -152,6 +152,9 @@ class Protocol:
         except re.error as error:
             raise SeedBenchError(f"protocol '{self.name}': a pattern is no regular expression: {error}.") from error
 
+    def __reduce__(self) -> tuple[type[Protocol], tuple[object, ...]]:
+        return Protocol, (self.settings, self.templates, self._base)  # compiled templates do not travel
+
     @property
     def name(self) -> str:
         """With version and changed settings, e.g. `alfworld/seed@1` or `alfworld/seed@1[steps=10]`."""

@@ -5,7 +5,8 @@
     summary.json     derived from the log alone; can be rebuilt at any time
 
 A process killed at any moment loses at most the episodes that were still open: a torn last line is cut off
-when the run is opened again.
+when the run is opened again. A bundle (seedbench/bundle.py) holds the log compressed, as `episodes.jsonl.xz`, and is
+read like any run, but never written to.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from seedbench.errors import SeedBenchError, UsageError
+from seedbench.logs import held, lines, packed, seal
 from seedbench.types import Episode, Outcome
 
 MANIFEST, LOG, SUMMARY = "manifest.json", "episodes.jsonl", "summary.json"
@@ -101,8 +103,8 @@ class Run:
             ) from error
 
     def add_session(self, session: dict[str, Any]) -> None:
-        """Record a working session (start, seconds, episodes) in the manifest."""
-        self.manifest["sessions"].append(session)
+        """Record a working session (start, seconds, episodes) in the manifest, with the log as it stands at its end."""
+        self.manifest["sessions"].append({**session, "log": seal(self.folder / LOG)})
         write_json(self.folder / MANIFEST, self.manifest)
 
 
@@ -126,6 +128,8 @@ def refuse_other_settings(folder: Path, settings: dict[str, Any]) -> None:
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"'{folder}' is a file; choose a folder with --out.")
     names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+    if packed(folder / LOG).name in names:
+        raise UsageError(f"'{folder}' is a bundle, which is only read; choose another folder with --out.")
     # The manifest is looked for after the listing: a run that another process begins here writes it first.
     if names - {_LOCK, _draft(folder / MANIFEST).name} and not (folder / MANIFEST).exists():
         raise UsageError(f"'{folder}' is not empty and holds no run manifest; choose another folder with --out.")
@@ -189,22 +193,21 @@ def read_episodes(folder: Path) -> Iterator[Episode]:
 
     Raises:
         UsageError: the folder has no log.
-        SeedBenchError: a line before the last is damaged (its number is named).
+        SeedBenchError: a line before the last is damaged (its number is named), or as `seedbench.logs.lines`.
     """
     path = folder / LOG
-    if not path.is_file():
+    if held(path) is None:
         raise UsageError(f"'{folder}' holds no episode log ({LOG}).")
-    with path.open("rb") as log:
-        for number, line in enumerate(log, start=1):
-            if not line.endswith(b"\n"):
-                return
-            try:
-                yield Episode.from_json(json.loads(line))
-            except (ValueError, TypeError, KeyError) as error:
-                raise SeedBenchError(
-                    f"'{path}' line {number} is damaged ({type(error).__name__}: {error}); delete that line and run the"
-                    " same `seedbench eval` command again to play its episode once more."
-                ) from error
+    for number, line in enumerate(lines(path), start=1):
+        if not line.endswith(b"\n"):
+            return
+        try:
+            yield Episode.from_json(json.loads(line))
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            raise SeedBenchError(
+                f"'{path}' line {number} is damaged ({type(error).__name__}: {error}); delete that line and run the"
+                " same `seedbench eval` command again to play its episode once more."
+            ) from error
 
 
 def finished(folder: Path) -> dict[tuple[str, int], Outcome]:

@@ -18,12 +18,14 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from seedbench.bundle import check_files, is_bundle
 from seedbench.errors import SeedBenchError, UsageError
 from seedbench.metrics import summarise
 from seedbench.panels import Panel, data_problems, load_panel
 from seedbench.protocol import Protocol, ProtocolFile, read_protocol, shipped_protocols
 from seedbench.registry import get_suite
 from seedbench.runs import LOG, MANIFEST, SUMMARY, read_manifest
+from seedbench.subject import SUBMISSION
 from seedbench.suite import Environment, Option, Suite
 from seedbench.verify_log import Findings, Replay, Stage, unequal
 
@@ -77,11 +79,28 @@ class _Policy(_Part):
     name: str
 
 
+class _Log(_Part):
+    bytes: int = Field(ge=0)
+    sha256: str
+
+
+class _Session(_Part):
+    log: _Log | None = None
+    """The log as it was at the session's end; earlier versions did not record it."""
+
+
 class _Manifest(_Part):
     settings: _Settings
     panel: _Facts
     policy: _Policy
     protocol: dict[str, Any]
+    sessions: list[_Session]
+
+    def seals(self) -> dict[int, str]:
+        """Length of the log -> its hash; empty where the last session did not record them."""
+        if not (self.sessions and self.sessions[-1].log):
+            return {}
+        return {log.bytes: log.sha256 for session in self.sessions if (log := session.log)}
 
 
 def run_folders(folder: Path) -> list[Path]:
@@ -93,7 +112,7 @@ def run_folders(folder: Path) -> list[Path]:
         if runs := sorted(path for path in (folder / VALIDATION).glob("update-*") if path.is_dir()):
             return runs
         raise UsageError(f"the training run '{folder}' has no validation that could be verified ({VALIDATION}/).")
-    if not any((folder / name).is_file() for name in (MANIFEST, LOG, SUMMARY)):
+    if not any((folder / name).is_file() for name in (MANIFEST, LOG, SUMMARY, SUBMISSION)):
         raise UsageError(
             f"'{folder}' is not a run folder (no {MANIFEST}) and not a training run (no {TRAINING}): give a folder that"
             " `seedbench eval --out` or `seedbench train --out` has made."
@@ -106,8 +125,10 @@ def verify(
 ) -> Report:
     """Replay every stored action of an evaluation run and compare all that follows with what is stored.
 
+    Of a bundle the files are compared with its submission first, and nothing more is read where they differ.
+
     Args:
-        folder: the run folder; it is only read.
+        folder: the run folder, or that of a bundle; it is only read.
         panel: name or file of the run's panel, where no installed suite ships it.
         engine: engine to replay with instead of the run's own, e.g. `bm25:DIR` (a manifest keeps no addresses).
         told: receives a line now and then.
@@ -120,6 +141,10 @@ def verify(
         raise UsageError(f"'{folder}' is a training run: verify its validations (see `run_folders`).")
     given = load_panel(panel) if panel else None
     findings = Findings()
+    for problem in check_files(folder) if is_bundle(folder) else ():
+        findings.add(problem)
+    if findings.count:
+        return Report(folder, 0, 0, findings.count, tuple(findings.first), ())
     try:
         manifest = _read(folder)
         protocol = _protocol(manifest, findings)
@@ -135,8 +160,9 @@ def verify(
         findings.add(f"data: {error}")
     stage = _stage(manifest, tasks, protocol, engine, findings)
     replay = Replay(
-        folder / LOG, tasks, protocol, manifest.settings.repeats, manifest.settings.seed, stage, findings, told
-    )
+        folder / LOG, tasks, protocol, manifest.settings.repeats, manifest.settings.seed, stage, findings, told,
+        manifest.seals(),
+    )  # fmt: skip
     try:
         _check_summary(folder, manifest, tasks, replay, findings)
     finally:

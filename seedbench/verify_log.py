@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -11,10 +12,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from seedbench.errors import SeedBenchError
+from seedbench.logs import held, lines
 from seedbench.panels import Panel
 from seedbench.protocol import Past, Protocol
 from seedbench.rollout import EnvironmentFault, derive_seed, prompt_hash
-from seedbench.runs import LOG
+from seedbench.runs import LOG, MANIFEST
 from seedbench.suite import Environment
 from seedbench.types import Episode, Outcome, Task, Turn, Usage, checked_metrics
 
@@ -22,6 +24,8 @@ T = TypeVar("T")
 SHOWN = 10
 """So many findings are kept in words; all are counted."""
 _EVERY = 1000
+_ENOUGH = 10_000
+"""Findings after which the rest of a log is left unread: whoever made it may have made it endless."""
 _BROKEN_OFF = (Outcome.INFRA_ERROR, Outcome.CONTEXT_OVERFLOW)
 
 
@@ -75,8 +79,10 @@ class Replay:
         stage: Stage,
         findings: Findings,
         told: Callable[[str], None],
+        seals: Mapping[int, str],
     ) -> None:
         self.episodes = self.turns = 0
+        self._seals = seals
         self._log, self._protocol, self._repeats, self._seed = log, protocol, repeats, seed
         self._panel, self._stage, self._findings, self._told = panel, stage, findings, told
         self._tasks = {task.sha256: task for task in panel.tasks}
@@ -110,21 +116,40 @@ class Replay:
                 self._findings.notes.append(f"the metric '{name}' was not checked: it may follow from the passages.")
 
     def _records(self) -> Iterator[Episode]:
-        if not self._log.is_file():
+        if held(self._log) is None:
             self._findings.add(f"{LOG} is missing.")
             return
-        with self._log.open("rb") as log:
-            for number, line in enumerate(log, start=1):
-                if not line.endswith(b"\n"):
-                    self._findings.add(f"{LOG} line {number} is cut off.")
+        try:
+            for number, line in enumerate(self._sealed(lines(self._log)), start=1):
+                if self._findings.count > _ENOUGH:
+                    self._findings.add(f"{LOG} was read up to line {number} only: nearly nothing of it is right.")
                     return
                 try:
+                    if not line.endswith(b"\n"):
+                        self._findings.add(f"{LOG} line {number} is cut off.")
+                        continue
                     episode = Episode.from_json(json.loads(line))
                     _check_types(episode)
                 except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
                     self._findings.add(f"{LOG} line {number} is damaged ({type(error).__name__}: {error}).")
                 else:
                     yield episode
+        except SeedBenchError as error:
+            self._findings.add(str(error))
+
+    def _sealed(self, lines: Iterator[bytes]) -> Iterator[bytes]:
+        """Pass the lines on, and find out whether they are those that the run's sessions left."""
+        digest, length, wrong = hashlib.sha256(), 0, False
+        due = {length: sha256 for length, sha256 in self._seals.items() if length}
+        for line in lines:
+            digest.update(line)
+            length += len(line)
+            wrong |= due.pop(length, None) not in (None, digest.hexdigest())
+            yield line
+        if not self._seals:
+            self._findings.notes.append(f"{MANIFEST} does not record the log's hash: an earlier version made the run.")
+        elif wrong or due or length > max(self._seals):
+            self._findings.add(f"{LOG} is not the log whose lengths and hashes {MANIFEST} records.")
 
     def _check(self, episode: Episode) -> None:
         task, where = self._tasks.get(episode.task_sha256), f"{episode.task}, repeat {episode.repeat}"

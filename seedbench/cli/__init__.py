@@ -19,10 +19,13 @@ from seedbench.cli import (
     doctor,
     eval,
     index,
+    leaderboard,
     models,
     panels,
     protocols,
+    report,
     serve,
+    study,
     table,
     validate,
     verify,
@@ -101,6 +104,8 @@ app = typer.Typer(
 app.command("eval")(eval.evaluate_command)
 app.command("table")(table.table_command)
 app.command("compare")(compare.compare_command)
+app.command("study")(study.study_command)
+app.command("report")(report.report_command)
 app.command("view")(view.view_command)
 app.command("validate")(validate.validate_command)
 app.command("verify")(verify.verify_command)
@@ -110,6 +115,7 @@ app.add_typer(panels.app, name="panels")
 app.add_typer(protocols.app, name="protocols")
 app.add_typer(models.app, name="models")
 app.add_typer(index.app, name="index")
+app.add_typer(leaderboard.app, name="leaderboard")
 app.add_typer(serve.app, name="serve")
 
 

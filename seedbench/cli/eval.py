@@ -33,13 +33,19 @@ def evaluate_command(
     max_infra: float = typer.Option(0.05, min=0, max=1, help="Share of infrastructure errors that fails the run."),
     keep_prompts: bool = typer.Option(False, help="Keep the text of every prompt in the log."),
     shuffle: int | None = typer.Option(None, help="Seed of another order of episodes; does not change results."),
+    ray: str = typer.Option("", help="Play on Ray: local, auto or HOST:PORT (docs/scale.md); does not change results."),
+    workers: int = typer.Option(1, min=1, help="Processes on Ray; --concurrency is shared by them."),
+    gpus_per_worker: float = typer.Option(0.0, min=0, help="GPUs of each of them; a share below 1 is allowed."),
     quiet: bool = typer.Option(False, "--quiet", "-q", help="Show no progress."),
 ) -> None:
     """Score a policy on a panel. Interrupted or killed, the same command continues where it stopped."""
+    from functools import partial
+
     from rich.console import Console
 
     from seedbench.cli.output import print_table
     from seedbench.cli.selection import chosen_panel
+    from seedbench.errors import SeedBenchError, UsageError
     from seedbench.evaluate import Evaluation, evaluate
     from seedbench.policies import ModelOptions, make_policy
     from seedbench.protocol import load_protocol
@@ -58,13 +64,18 @@ def evaluate_command(
         repeats=repeats, seed=seed, engine=engine, concurrency=concurrency,
         keep_prompts=keep_prompts, max_infra=max_infra, shuffle=shuffle,
     )  # fmt: skip
+    if ray:
+        from seedbench.remote.cluster import Cluster
+        from seedbench.remote.evaluation import on_ray
+
+        job = on_ray(job, partial(make_policy, policy, tasks, options), Cluster(ray, workers, gpus_per_worker))
+    elif workers > 1 or gpus_per_worker:
+        raise UsageError("--workers and --gpus-per-worker are for --ray; add --ray local, or leave them out.")
     summary = evaluate(job, make_progress(Console(stderr=True), quiet=quiet))
-    print_table([(answerer.name, summary)], suite.layout, "terminal")
+    print_table([(job.policy.name, summary)], suite.layout, "terminal")
     typer.echo(f"run: {job.out}  (summary.json, episodes.jsonl, manifest.json)")
     infra = summary["outcomes"]["infra_error"]
     if infra > max_infra * summary["episodes"]:
-        from seedbench.errors import SeedBenchError
-
         raise SeedBenchError(
             f"{infra} of {summary['episodes']} episodes ended in infrastructure errors, outside the rates; run the"
             " same command again to try them again."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -34,9 +35,9 @@ def make_policy(spec: str, panel: Panel, options: ModelOptions) -> Policy:
     """The policy that `spec` names.
 
     Args:
-        spec: `oracle`, `random`, a baseline of the suite (`rule`), `replay:RUN`, `openai:URL[#MODEL]`, a stored
-            model's name (`seedbench models list`), a Hugging Face folder, a hub name `owner/model`, or KIND:REST for
-            a kind that another package brings (`skills:SPEC`).
+        spec: `oracle`, `random`, a baseline of the suite (`rule`), `replay:RUN`, `openai:URL[,URL...][#MODEL]`, a
+            stored model's name (`seedbench models list`), a Hugging Face folder, a hub name `owner/model`, `vllm:` and
+            one of these three, or KIND:REST for a kind that another package brings (`skills:SPEC`).
         panel: the tasks it will be asked about (the oracle looks up their solutions).
 
     Raises:
@@ -70,24 +71,34 @@ def make_policy(spec: str, panel: Panel, options: ModelOptions) -> Policy:
         return _brought(next(iter(brought)), rest, panel, options)
     if kind in ("http", "https"):
         raise UsageError(f"'{spec}' is a server's address: write openai:{spec}.")
-    from seedbench.models import MODELS, resolve
+    path, name = _model(rest if kind == "vllm" else spec, suite.policies)
+    if kind == "vllm":
+        from seedbench.policies.vllm_ import VllmPolicy
+        from seedbench.policies.vllm_setup import EngineSettings
 
-    if spec in MODELS:
-        path = str(resolve(spec, store_root()))
-    elif Path(spec).is_dir() or spec.count("/") == 1:
-        path = spec
-    elif "/" in spec or spec.startswith("."):
-        raise UsageError(f"there is no model folder '{spec}'.")
-    else:
-        raise unknown(
-            "policy", spec,
-            [*SCRIPTED, *suite.policies, *MODELS, "replay:RUN", "openai:URL", "skills:SPEC", "a model folder"],
-        )  # fmt: skip
+        settings = EngineSettings(dtype=options.dtype, device=options.device)
+        return VllmPolicy(path, adapter=options.adapter, name=name, settings=settings)
     from seedbench.policies.transformers_ import TransformersPolicy
 
     return TransformersPolicy(
         path, batch_size=options.batch_size, device=options.device, dtype=options.dtype,
-        adapter=options.adapter, name=spec if spec in MODELS else None,
+        adapter=options.adapter, name=name,
+    )  # fmt: skip
+
+
+def _model(spec: str, baselines: Iterable[str]) -> tuple[str, str | None]:
+    """Where a model lies, or its hub name; and the name by which the store knows it. Raises UsageError."""
+    from seedbench.models import MODELS, resolve
+
+    if spec in MODELS:
+        return str(resolve(spec, store_root())), spec
+    if Path(spec).is_dir() or spec.count("/") == 1:
+        return spec, None
+    if "/" in spec or spec.startswith("."):
+        raise UsageError(f"there is no model folder '{spec}'.")
+    raise unknown(
+        "policy", spec,
+        [*SCRIPTED, *baselines, *MODELS, "replay:RUN", "openai:URL", "vllm:MODEL", "skills:SPEC", "a model folder"],
     )  # fmt: skip
 
 

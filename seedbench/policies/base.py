@@ -7,6 +7,7 @@ and however many episodes run at once.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -98,6 +99,11 @@ class Policy(ABC):
     """Short name for tables, e.g. `oracle` or the checkpoint folder's name."""
     needs_prompt: bool = True
     """False for policies that never read `Request.messages` (then no prompt is rendered)."""
+    gpus: int | None = None
+    """GPUs that the policy computes on, known once it is open; None where it cannot know, as of a server."""
+    origin: Mapping[str, Any] | None = None
+    """What the training that made the policy says of itself (`seedbench.json` of its checkpoint), known once it is
+    open; plain JSON values, None where nothing says."""
 
     @abstractmethod
     def identity(self) -> dict[str, Any]:

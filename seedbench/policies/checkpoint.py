@@ -31,6 +31,7 @@ _HUB_FILES = [
     "*.tiktoken",
 ]
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
+_ORIGIN, _MOST_ORIGIN = "seedbench.json", 1 << 16
 _TOKENIZERS = ("tokenizer.json", "*.model", "vocab.json", "vocab.txt", "tekken.json", "*.tiktoken")
 
 
@@ -61,6 +62,21 @@ def locate(path_or_name: str, adapter: str | None = None) -> Checkpoint:
     if not _is_adapter(on_top):
         raise UsageError(f"{adapter} is not a LoRA folder: it holds no adapter_config.json.")
     return _with_adapter(_name(adapter, on_top), folder, on_top)
+
+
+def origin_of(folder: Path) -> dict[str, Any] | None:
+    """What the training that left a checkpoint says of itself: the object in its seedbench.json.
+
+    None where there is no such file, or nothing of use in it: no object, no plain JSON, or more than 64 KiB.
+    """
+    try:
+        with (folder / _ORIGIN).open("rb") as stream:
+            text = stream.read(_MOST_ORIGIN + 1)
+        data = json.loads(text) if len(text) <= _MOST_ORIGIN else None
+        json.dumps(data, allow_nan=False)  # Python reads numbers that JSON does not have
+    except (OSError, ValueError, RecursionError):
+        return None
+    return data if isinstance(data, dict) else None
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -66,7 +66,7 @@ def load(checkpoint: Checkpoint, *, device: str, dtype: str) -> Loaded:
             "of a causal language model; copy or convert it again."
         ) from error
     template = _chat_template(checkpoint, tokenizer)
-    eos, pad = _end_tokens(model, tokenizer)
+    eos, pad = _end_tokens(model.generation_config, tokenizer)
     model.generation_config = transformers.GenerationConfig(
         eos_token_id=list(eos) or None, pad_token_id=pad, do_sample=False
     )
@@ -79,6 +79,43 @@ def load(checkpoint: Checkpoint, *, device: str, dtype: str) -> Loaded:
         context=getattr(model.config.get_text_config(), "max_position_embeddings", None),
         vocabulary=model.get_input_embeddings().weight.shape[0],
         identity=identity_of(checkpoint, tokenizer, template, eos, model.dtype),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """What asks a model that another engine runs, and reads its answers; the fields are those of `Loaded`."""
+
+    tokenizer: Any
+    template: str
+    eos: tuple[int, ...]
+    context: int | None
+    vocabulary: int
+
+
+def load_words(checkpoint: Checkpoint) -> Words:
+    """The tokenizer of a checkpoint and the limits in its configuration. Raises SeedBenchError with the reason."""
+    transformers = _transformers()
+    try:
+        config = transformers.AutoConfig.from_pretrained(checkpoint.model, trust_remote_code=False)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(checkpoint.tokenizer, trust_remote_code=False)
+        generation = (
+            transformers.GenerationConfig.from_pretrained(checkpoint.model)
+            if (checkpoint.model / "generation_config.json").is_file()
+            else transformers.GenerationConfig.from_model_config(config)
+        )
+    except Exception as error:  # as in `load`
+        raise SeedBenchError(
+            f"{checkpoint.model} cannot be read ({_reason(error)}): its configuration or tokenizer is damaged; copy or"
+            " convert the checkpoint again."
+        ) from error
+    text = config.get_text_config()
+    return Words(
+        tokenizer=tokenizer,
+        template=_chat_template(checkpoint, tokenizer),
+        eos=_end_tokens(generation, tokenizer)[0],
+        context=getattr(text, "max_position_embeddings", None),
+        vocabulary=text.vocab_size,
     )
 
 
@@ -185,15 +222,15 @@ def _chat_template(checkpoint: Checkpoint, tokenizer: Any) -> str:
         ) from error
 
 
-def _end_tokens(model: Any, tokenizer: Any) -> tuple[tuple[int, ...], int]:
+def _end_tokens(generation: Any, tokenizer: Any) -> tuple[tuple[int, ...], int]:
     """The end-of-sequence ids and the padding id.
 
     A model tuned from a base often names the base's end token and its chat tokenizer another: both count.
     """
-    named = model.generation_config.eos_token_id
+    named = generation.eos_token_id
     ids = set(named) if isinstance(named, list) else {named}
     eos = tuple(sorted(token for token in ids | {tokenizer.eos_token_id} if token is not None))
-    pads = (model.generation_config.pad_token_id, tokenizer.pad_token_id, *eos, 0)
+    pads = (generation.pad_token_id, tokenizer.pad_token_id, *eos, 0)
     # Padding is masked and lengths are counted, so that any existing id will do.
     return eos, next(pad for pad in pads if pad is not None and pad >= 0)
 

@@ -1,19 +1,22 @@
-"""Reading an OpenAI-compatible server's replies, which come from outside and may hold anything."""
+"""What is sent to an OpenAI-compatible server, and its replies, which come from outside and may hold anything."""
 
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any
+from typing import Any, TypeGuard
 
 import httpx
 
-from seedbench.policies.base import ContextOverflow, Response, Sampling
+from seedbench.errors import SeedBenchError
+from seedbench.policies.base import Request, Response, Sampled, Sampling
+from seedbench.policies.prompts import check_length
 from seedbench.policies.sampling import cut_at_stop
 from seedbench.types import Usage
 from seedbench.ui.text import inert
 
+_NO_DEFAULTS = {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
 _LONGEST_BACK_OFF = 30.0
 _LONGEST_RETRY_AFTER = 600.0
 # How servers say that a prompt does not fit; there is no common code.
@@ -54,9 +57,40 @@ class Served:
         return self.owner in {"vllm", "sglang"}
 
 
+def chat_body(served: Served, request: Request, *, record: bool = False) -> dict[str, Any]:
+    """The body of a chat completion. Raises SeedBenchError where the protocol asks for what the server cannot do."""
+    sampling, messages = request.sampling, request.messages
+    body: dict[str, Any] = {
+        "model": served.model,
+        "messages": [{"role": message.role, "content": message.content} for message in messages],
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "max_tokens": sampling.max_new_tokens,
+        "seed": request.seed % 2**31,
+    }
+    if messages and messages[-1].role == "assistant":
+        if not served.is_known:
+            raise SeedBenchError(
+                "the protocol lets one answer grow, and the server is not known to continue a message (vLLM and SGLang"
+                " are): use such a server, or a protocol whose context is 'window' or 'chat'."
+            )
+        body |= {"add_generation_prompt": False, "continue_final_message": True}
+    if served.is_known:
+        body |= _NO_DEFAULTS
+        if sampling.stop:
+            body["stop"] = list(sampling.stop)
+    if sampling.top_k > 0:
+        body["top_k"] = sampling.top_k
+    if sampling.thinking != "default":
+        body["chat_template_kwargs"] = {"enable_thinking": sampling.thinking == "on"}
+    if record:
+        body |= {"logprobs": True, "return_token_ids": True}
+    return body
+
+
 def read_models(reply: httpx.Response) -> list[Served] | None:
     """The models of a `GET /models` reply; None where it is no such list."""
-    data = _json(reply)
+    data = read_json(reply)
     entries = data.get("data") if isinstance(data, dict) else None
     if not isinstance(entries, list):
         return None
@@ -71,20 +105,19 @@ def read_models(reply: httpx.Response) -> list[Served] | None:
     ]
 
 
-def read_reply(reply: httpx.Response, sampling: Sampling) -> Response:
-    """The answer in a chat completion, with its stop string.
+def read_reply(
+    reply: httpx.Response, sampling: Sampling, *, context: int | None = None, record: bool = False
+) -> Response:
+    """The answer in a chat completion, with its stop string; with `record` also its tokens.
 
-    Raises Refusal on a reply of another shape, and ContextOverflow where the server counted more prompt
-    tokens than the protocol allows (it is known only now).
+    Raises Refusal on a reply of another shape, and ContextOverflow where the server counted more prompt tokens than the
+    protocol allows, or than leave room for an answer in `context` (it is known only now; vLLM shortens the answer).
     """
-    data = _json(reply)
+    data = read_json(reply)
     if not isinstance(data, dict):
         raise Refusal(f"the reply is not JSON ({inert(reply.text.strip(), 80) or 'empty'})")
     usage = _usage(data.get("usage"))
-    if 0 < sampling.max_prompt_tokens < usage.prompt_tokens:
-        raise ContextOverflow(
-            f"the prompt has {usage.prompt_tokens} tokens, the protocol allows {sampling.max_prompt_tokens}."
-        )
+    check_length(usage.prompt_tokens, sampling, context)
     choices = data.get("choices")
     if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
         raise Refusal("the reply has no choices")
@@ -95,7 +128,8 @@ def read_reply(reply: httpx.Response, sampling: Sampling) -> Response:
         text += ended_by
     text, stopped = cut_at_stop(text, sampling.stop)
     finish_reason = "length" if choice.get("finish_reason") == "length" and not stopped else "stop"
-    return Response(text=text, usage=usage, finish_reason=finish_reason)
+    sampled = _sampled(data, choice, sampling) if record else None
+    return Response(text=text, usage=usage, finish_reason=finish_reason, sampled=sampled)
 
 
 def overflows(status: int, text: str) -> bool:
@@ -128,11 +162,37 @@ def back_off(seed: int, attempt: int, first: float, asked: float | None) -> floa
     return max(min(first * 2.0**attempt, _LONGEST_BACK_OFF) * jitter, asked or 0.0)
 
 
-def _json(reply: httpx.Response) -> Any:
+def nested(data: Any, *keys: str) -> Any:
+    """The value behind keys of nested objects; None where one of them is missing."""
+    for key in keys:
+        data = data.get(key) if isinstance(data, dict) else None
+    return data
+
+
+def read_json(reply: httpx.Response) -> Any:
+    """A reply's JSON value; None where it is none."""
     try:
         return reply.json()
     except ValueError:  # also UnicodeDecodeError
         return None
+
+
+def _sampled(data: dict[str, Any], choice: dict[str, Any], sampling: Sampling) -> Sampled:
+    """The tokens of a reply that was asked for `return_token_ids` and `logprobs`. Raises Refusal where they lack."""
+    prompt: object = data.get("prompt_token_ids")
+    ids: object = choice.get("token_ids")
+    entries: object = nested(choice, "logprobs", "content")
+    if not _are(prompt, int) or not _are(ids, int) or not _are(entries, dict) or len(entries) != len(ids):
+        raise Refusal("the reply lacks token ids or a log-probability for each (vLLM 0.11 and later give them)")
+    logprobs = [nested(entry, "logprob") for entry in entries]
+    if not _are(logprobs, int | float):
+        raise Refusal("the reply has a log-probability that is no number")
+    greedy = sampling.temperature == 0.0
+    return Sampled(tuple(prompt), tuple(ids), tuple(0.0 if greedy else float(value) for value in logprobs))
+
+
+def _are(values: object, kind: Any) -> TypeGuard[list[Any]]:
+    return isinstance(values, list) and all(isinstance(value, kind) for value in values)
 
 
 def _content(choice: dict[str, Any]) -> str:

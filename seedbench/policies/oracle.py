@@ -15,6 +15,7 @@ class OraclePolicy(Policy):
 
     name = "oracle"
     needs_prompt = False
+    gpus = 0
 
     def __init__(self, solution: Callable[[Task], Sequence[str]]) -> None:
         self._solution = solution

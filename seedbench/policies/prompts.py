@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from seedbench.errors import SeedBenchError, UsageError
-from seedbench.policies.base import Request
+from seedbench.policies.base import ContextOverflow, Request, Sampling
 from seedbench.types import Message
 from seedbench.ui.text import inert
 
@@ -126,6 +126,17 @@ class PromptTokens:
 
     def _decode(self, ids: Sequence[int]) -> str:
         return str(self._tokenizer.decode(list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False))
+
+
+def check_length(tokens: int, sampling: Sampling, context: int | None) -> None:
+    """Raise ContextOverflow where a prompt of `tokens` does not fit the protocol, or with its answer the model."""
+    limit = sampling.max_prompt_tokens
+    if 0 < limit < tokens:
+        raise ContextOverflow(f"the prompt has {tokens} tokens, the protocol allows {limit}.")
+    if context is not None and tokens + sampling.max_new_tokens > context:
+        raise ContextOverflow(
+            f"{tokens} prompt tokens and {sampling.max_new_tokens} new ones exceed the model's context of {context}."
+        )
 
 
 def _episode(request: Request) -> _Episode:

@@ -22,6 +22,7 @@ class RandomPolicy(Policy):
 
     name = "random"
     needs_prompt = False
+    gpus = 0
 
     def identity(self) -> dict[str, Any]:
         """The kind and the generator, whose stream Python keeps stable."""

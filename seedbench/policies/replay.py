@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from seedbench.logs import seal
 from seedbench.policies.base import ContextOverflow, Policy, PolicyFault, Request, Response
 from seedbench.runs import LOG, read_episodes, read_manifest
-from seedbench.store import file_sha256
 from seedbench.types import Outcome, Task
 
 
@@ -23,6 +23,7 @@ class ReplayPolicy(Policy):
     """
 
     needs_prompt = False
+    gpus = 0
 
     def __init__(self, run: Path) -> None:
         manifest = read_manifest(run)
@@ -31,7 +32,7 @@ class ReplayPolicy(Policy):
             episode.key: ([turn.response for turn in episode.turns], episode.outcome, episode.error)
             for episode in read_episodes(run)
         }
-        self._log_sha256 = file_sha256(run / LOG)
+        self._log_sha256 = seal(run / LOG)["sha256"]
         self._policy = manifest["settings"]["policy"]
         self.panel: str = manifest["settings"]["panel"]["name"]
         self._tasks = {sha256 for sha256, _ in self._episodes}

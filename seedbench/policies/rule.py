@@ -12,6 +12,7 @@ class RulePolicy(Policy):
     """Answers with what the suite's function says. The function sees what an agent sees, and no solution."""
 
     needs_prompt = False
+    gpus = 0
 
     def __init__(self, suite: str, name: str, rule: Rule) -> None:
         self.name = name

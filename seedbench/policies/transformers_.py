@@ -19,11 +19,11 @@ from typing import Any, Self
 from seedbench.errors import SeedBenchError, UsageError
 from seedbench.policies.base import ContextOverflow, Policy, PolicyFault, Request, Response, Sampled, Sampling
 from seedbench.policies.batching import Batcher
-from seedbench.policies.checkpoint import locate
+from seedbench.policies.checkpoint import locate, origin_of
 from seedbench.policies.choices import ChoiceTree
 from seedbench.policies.generation import Generated, Generator, Row, is_out_of_memory
 from seedbench.policies.loading import DTYPES, Loaded, load
-from seedbench.policies.prompts import PromptTokens
+from seedbench.policies.prompts import PromptTokens, check_length
 from seedbench.policies.sampling import cut_at_stop
 from seedbench.types import Task, Usage
 from seedbench.ui.text import inert
@@ -148,10 +148,13 @@ class TransformersPolicy(Policy):
     def _start(self) -> None:
         """Load, and make what depends on the model; in the worker thread."""
         if not self._shared:
-            self._loaded = load(locate(*self._source), **self._placement)
+            checkpoint = locate(*self._source)
+            self._loaded = load(checkpoint, **self._placement)
+            self.origin = origin_of(checkpoint.adapter or checkpoint.model)
             if self._given_name is not None:
                 self._loaded.identity["name"] = self._given_name
         loaded = self._described()
+        self.gpus = int(loaded.model.device.type != "cpu")
         prompts = PromptTokens(loaded.tokenizer, loaded.template, name=loaded.identity["name"], eos=loaded.eos)
         generator = Generator(
             loaded,
@@ -196,7 +199,7 @@ class TransformersPolicy(Policy):
                 f"the tokenizer of {self.name} does not belong to its weights: it gave token "
                 f"{max(ids, default=-1)}, the model has {loaded.vocabulary}; copy both from one checkpoint."
             )
-        _check_length(len(ids), request.sampling, loaded.context)
+        check_length(len(ids), request.sampling, loaded.context)
         if request.choices and request.choices not in trees:
             trees[request.choices] = ChoiceTree(loaded.tokenizer, request.choices)
         return Row(
@@ -246,13 +249,3 @@ def _sampled(row: Row, said: Generated) -> Sampled:
         logprobs=tuple(said.logprobs),
         allowed=row.tree.allowed_along(said.ids) if row.tree else (),
     )
-
-
-def _check_length(tokens: int, sampling: Sampling, context: int | None) -> None:
-    limit = sampling.max_prompt_tokens
-    if 0 < limit < tokens:
-        raise ContextOverflow(f"the prompt has {tokens} tokens, the protocol allows {limit}.")
-    if context is not None and tokens + sampling.max_new_tokens > context:
-        raise ContextOverflow(
-            f"{tokens} prompt tokens and {sampling.max_new_tokens} new ones exceed the model's context of {context}."
-        )

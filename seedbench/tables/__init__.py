@@ -1,4 +1,4 @@
-"""The tables of papers, built from runs' summaries and printed in five formats."""
+"""The tables of papers, built from runs' summaries and printed in six formats."""
 
 from seedbench.tables.build import Block, Row, Table, build
 from seedbench.tables.layouts import LAYOUTS, Column, Layout

@@ -8,7 +8,19 @@ from typing import Any
 from seedbench.errors import UsageError, unknown
 from seedbench.statistics import Rate
 from seedbench.tables.layouts import LAYOUTS, Column, Layout
-from seedbench.tables.text import one_line
+from seedbench.tables.text import one_line, steps
+
+Cell = Rate | float | None
+"""A rate or mean with its interval, a plain number, or nothing."""
+
+SPENT = {
+    "steps": ("turns", "total"),
+    "prompt_tokens": ("tokens", "prompt"),
+    "generated_tokens": ("tokens", "generated"),
+    "wall_seconds": ("seconds", "wall"),
+    "gpu_seconds": ("seconds", "gpu"),
+}
+"""Where a summary has what a run spent."""
 
 _NOTHING = {"mean": None, "n": 0, "ci": [0.0, 1.0]}
 """A mean of nothing, as in summaries."""
@@ -32,9 +44,9 @@ class Row:
     environment: str
     """What observations depended on beside the panel, in words; empty where nothing did."""
     steps: float | None
-    rates: tuple[Rate | None, ...]
-    """One for each column of the table, a mean in place of the rate where the column is one; None where the
-    run's panel lacks that family."""
+    rates: tuple[Cell, ...]
+    """One for each column of the table: a mean in place of the rate where the column is one, a plain number where it
+    is an amount; None where the run's panel lacks that family, or the amount is not known."""
 
     @property
     def unfinished(self) -> bool:
@@ -102,6 +114,17 @@ class Table:
     columns: tuple[Column, ...]
     blocks: tuple[Block, ...]
     caption: str
+    steps: bool = True
+    """Whether the mean number of steps follows the columns."""
+
+    @property
+    def titles(self) -> tuple[str, ...]:
+        """Titles of the columns of numbers."""
+        return (*(column.title for column in self.columns), *(["Steps"] if self.steps else []))
+
+    def tail(self, row: Row) -> tuple[str, ...]:
+        """The row's cells behind `columns`, as text."""
+        return (steps(row.steps),) if self.steps else ()
 
 
 def build(summaries: Sequence[tuple[str, Mapping[str, Any]]], layout: str) -> Table:
@@ -130,6 +153,7 @@ def build(summaries: Sequence[tuple[str, Mapping[str, Any]]], layout: str) -> Ta
         columns=chosen.columns,
         blocks=tuple(_block(members, chosen) for members in panels.values()),
         caption=chosen.caption,
+        steps=chosen.steps,
     )
 
 
@@ -178,14 +202,16 @@ def _row(label: str, summary: Mapping[str, Any], layout: Layout) -> Row:
         episodes=summary["episodes"],
         expected=summary["panel"]["n"] * summary["repeats"],
         infra_errors=summary["outcomes"]["infra_error"],
-        environment=one_line(", ".join(_spelled(summary["environment"]))) if summary.get("environment") else "",
+        environment=one_line(", ".join(spelled(summary["environment"]))) if summary.get("environment") else "",
         steps=summary["turns"]["mean"],
-        rates=tuple(_rate(column, summary) for column in layout.columns),
+        rates=tuple(_cell(column, summary) for column in layout.columns),
     )
 
 
-def _rate(column: Column, summary: Mapping[str, Any]) -> Rate | None:
-    """The column's number; None for a family that the run's panel does not have."""
+def _cell(column: Column, summary: Mapping[str, Any]) -> Cell:
+    """The column's number; None for a family that the run's panel does not have, or an amount that is not known."""
+    if column.kind == "amount":
+        return _amount(column.key, summary)
     success = summary["success"]
     match column.kind:
         case "family":
@@ -199,11 +225,20 @@ def _rate(column: Column, summary: Mapping[str, Any]) -> Rate | None:
     return None if cell is None else Rate(cell["mean"] if "mean" in cell else cell["rate"], cell["n"], *cell["ci"])
 
 
-def _spelled(environment: Mapping[str, Any]) -> Iterator[str]:
+def _amount(key: str, summary: Mapping[str, Any]) -> float | None:
+    """What was spent on an episode or, over all episodes, for a solved one; None where nothing was solved."""
+    spent, _, unit = key.partition("_per_")
+    section, name = SPENT[spent]
+    total = summary[section][name]
+    count = summary["episodes"] if unit == "episode" else summary["outcomes"]["solved"]
+    return total / count if count and total is not None else None
+
+
+def spelled(environment: Mapping[str, Any]) -> Iterator[str]:
     """`engine bm25`, `corpus 7a34e0c35d97`...: every leaf by its own key, hashes cut to twelve digits."""
     for key, value in environment.items():
         if isinstance(value, Mapping):
-            yield from _spelled(value)
+            yield from spelled(value)
         else:
             text = str(value)
             yield f"{key} {text[:12] if re.fullmatch('[0-9a-f]{64}', text) else text}"

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from seedbench.statistics import Rate
-from seedbench.tables.build import Block, Row, Table
+from seedbench.tables.build import Block, Cell, Row, Table
 
 CSV_COLUMNS = (
     "panel",
@@ -37,7 +37,8 @@ CSV_COLUMNS = (
 def to_csv(table: Table) -> str:
     """Long form: one line for each run and column. Empty fields where there is no number.
 
-    The field `rate` holds the mean where the column is the score or a metric.
+    The field `rate` holds the mean where the column is the score or a metric, and the number, without n and interval,
+    where it is an amount.
     A text that a spreadsheet would take for a formula gets an apostrophe in front.
     """
     out = io.StringIO()
@@ -48,15 +49,15 @@ def to_csv(table: Table) -> str:
             run = _flat(block, row)
             for column, rate in zip(table.columns, row.rates, strict=True):
                 if rate is not None:
-                    numbers = {"rate": rate.rate, "n": rate.n, "lo": rate.lo, "hi": rate.hi}
-                    writer.writerow({**run, "column": column.key, **numbers})
+                    writer.writerow({**run, "column": column.key, **_numbers(rate)})
     return out.getvalue()
 
 
 def to_json(table: Table) -> str:
-    """The whole table, schema `seedbench.table/1`; `rates` is keyed by column, null for absent families.
+    """The whole table, schema `seedbench.table/1`; `rates` is keyed by column, null for what there is not.
 
-    `rate` holds the mean where the column's kind is score or metric.
+    `rate` holds the mean where the column's kind is score or metric; where it is amount, there is a plain number in
+    place of the object.
     """
     data = {
         "schema": "seedbench.table/1",
@@ -80,6 +81,12 @@ def _flat(block: Block, row: Row) -> dict[str, Any]:
         **_json_row(row),
     }
     return {key: _guarded(value) if isinstance(value, str) else value for key, value in cells.items()}
+
+
+def _numbers(rate: Rate | float) -> dict[str, float | None]:
+    if isinstance(rate, Rate):
+        return {"rate": rate.rate, "n": rate.n, "lo": rate.lo, "hi": rate.hi}
+    return {"rate": rate}
 
 
 def _guarded(text: str) -> str:
@@ -120,5 +127,5 @@ def _json_block(table: Table, block: Block) -> dict[str, Any]:
     }
 
 
-def _json_rate(rate: Rate | None) -> dict[str, Any] | None:
-    return None if rate is None else rate.to_json()
+def _json_rate(rate: Cell) -> dict[str, Any] | float | None:
+    return rate.to_json() if isinstance(rate, Rate) else rate

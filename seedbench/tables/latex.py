@@ -1,14 +1,15 @@
 r"""LaTeX with booktabs: one `table*` for each panel, three lines a run (rate, interval, n).
 
-Needs `\usepackage{booktabs}` and nothing else, under pdfLaTeX too: of characters outside ASCII only
-accented Latin letters are kept, others are written as their code.
+Needs `\usepackage{booktabs,graphicx}` and nothing else, under pdfLaTeX too: of characters outside ASCII only
+accented Latin letters and the degree sign are kept, others are written as their code. A table that is wider than
+the page is shrunk to it.
 """
 
 import re
 import unicodedata
 
 from seedbench.tables.build import Block, Row, Table
-from seedbench.tables.text import counted, limits, percent, steps
+from seedbench.tables.text import counted, limits, percent
 
 _SPECIAL = {
     "\\": r"\textbackslash{}",
@@ -24,6 +25,7 @@ _SPECIAL = {
     "<": r"\textless{}",
     ">": r"\textgreater{}",
     "|": r"\textbar{}",
+    "°": r"$^{\circ}$",  # marks columns of ours
     # Shorthands or quotes in some languages and encodings.
     '"': r"\symbol{34}",
     "`": r"\symbol{96}",
@@ -44,7 +46,7 @@ def escape(text: str) -> str:
 
 def to_latex(table: Table) -> str:
     r"""The table; its caption carries the panel, the protocol and the notes, its label the panel's hash."""
-    head = "% Needs \\usepackage{booktabs}.\n"
+    head = "% Needs \\usepackage{booktabs,graphicx}.\n"
     return head + "\n".join(_float(table, block) for block in table.blocks)
 
 
@@ -62,9 +64,9 @@ def _character(c: str) -> str:
 
 def _float(table: Table, block: Block) -> str:
     texts = block.text_columns
-    titles = [*texts, *(column.title for column in table.columns), "Steps"]
+    titles = [*texts, *table.titles]
     spec = "l" * len(texts) + "r" * (len(titles) - len(texts))
-    rows = "\n\\addlinespace\n".join(_row(block, row) for row in block.rows)
+    rows = "\n\\addlinespace\n".join(_row(table, block, row) for row in block.rows)
     caption = f"{escape(table.title)}: {escape(block.title)}. {escape(table.caption)}"
     notes = "".join(f" {escape(note[0].upper() + note[1:])}." for note in block.notes)
     label = re.sub(r"[^0-9A-Za-z]", "", block.panel_hash)[:12]
@@ -72,29 +74,32 @@ def _float(table: Table, block: Block) -> str:
 \\centering
 \\footnotesize
 \\setlength{{\\tabcolsep}}{{3pt}}
+\\resizebox{{\\ifdim\\width>\\linewidth\\linewidth\\else\\width\\fi}}{{!}}{{%
 \\begin{{tabular}}{{{spec}}}
 \\toprule
 {_line([escape(title) for title in titles])}
 \\midrule
 {rows}
 \\bottomrule
-\\end{{tabular}}
+\\end{{tabular}}}}
 \\caption{{{caption}{notes}}}
 \\label{{tab:seedbench-{table.layout}-{label}}}
 \\end{{table*}}
 """
 
 
-def _row(block: Block, row: Row) -> str:
+def _row(table: Table, block: Block, row: Row) -> str:
     texts = [escape(text) for text in block.texts(row)]
     blank = [""] * len(texts)
     intervals = [_small(limits(rate, "--")) for rate in row.rates]
     counts = [_small(counted(rate).replace("n=", "$n$=")) for rate in row.rates]
+    tail = table.tail(row)
+    empty = [""] * len(tail)
     return "\n".join(
         [
-            _line([*texts, *(percent(rate) for rate in row.rates), steps(row.steps)]),
-            _line([*blank, *intervals, ""]),
-            _line([*blank, *counts, ""]),
+            _line([*texts, *(percent(rate) for rate in row.rates), *tail]),
+            _line([*blank, *intervals, *empty]),
+            _line([*blank, *counts, *empty]),
         ]
     )
 

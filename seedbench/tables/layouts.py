@@ -4,28 +4,30 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal["family", "micro", "macro", "score", "metric"]
+Kind = Literal["family", "micro", "macro", "score", "metric", "amount"]
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of numbers, each with its interval and n."""
+    """One column of numbers, each with its interval and n; of plain numbers where the kind is amount."""
 
     kind: Kind
-    """A family's success rate, the micro or macro rate, the mean score, or the mean of a metric."""
+    """A family's success rate, the micro or macro rate, the mean score, the mean of a metric, or what was spent."""
     key: str
-    """The summary's key of the family or metric; otherwise the kind. Unlike all others of the layout."""
+    """The summary's key of the family or metric; of an amount SPENT_per_episode or SPENT_per_solved, with SPENT one of
+    `build.SPENT`; otherwise the kind. Unlike all others of the layout."""
     title: str
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The columns of a table; the mean number of steps follows them in every layout."""
+    """The columns of a table; the mean number of steps follows them unless `steps` is False."""
 
     title: str
     columns: tuple[Column, ...]
     caption: str
     """What each number is, for a reader who sees the table alone."""
+    steps: bool = True
 
     @property
     def families(self) -> tuple[tuple[str, str], ...]:
@@ -125,5 +127,27 @@ LAYOUTS: dict[str, Layout] = {
             *_ANSWERS,
         ),
         caption=f"Exact match in percent, averaged per question. Avg: plain mean over the families. {_ANSWER}",
+    ),
+    "cost": Layout(
+        title="Success and what it cost",
+        columns=(
+            Column("micro", "micro", "Success"),
+            Column("amount", "steps_per_episode", "Steps"),
+            Column("amount", "prompt_tokens_per_episode", "Prompt"),
+            Column("amount", "generated_tokens_per_episode", "Generated"),
+            Column("amount", "wall_seconds_per_episode", "Wall s"),
+            Column("amount", "gpu_seconds_per_episode", "GPU s"),
+            Column("amount", "steps_per_solved", "Steps/solved"),
+            Column("amount", "generated_tokens_per_solved", "Generated/solved"),
+        ),
+        caption=(
+            "Success: solved episodes in percent with the 95 % interval (Wilson for one attempt a task, "
+            "task-clustered otherwise) and n, the episodes counted. Steps: environment steps. Prompt, Generated: "
+            "tokens. Wall s, GPU s: seconds by the clock, and the same times the GPUs computed on. Each is the sum "
+            "over all finished episodes, infrastructure errors included, divided by their number; under /solved, by "
+            "the number of solved ones. Seconds depend on the machine and on how many episodes ran at once. "
+            "-: not known, or nothing solved."
+        ),
+        steps=False,
     ),
 }

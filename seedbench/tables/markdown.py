@@ -2,9 +2,8 @@
 
 import re
 
-from seedbench.statistics import Rate
-from seedbench.tables.build import Block, Row, Table
-from seedbench.tables.text import bracketed, counted, percent, steps
+from seedbench.tables.build import Block, Cell, Row, Table
+from seedbench.tables.text import bracketed, counted, percent
 
 # A colon only before slashes, where it would begin a link.
 _SPECIAL = re.compile(r"[\\`*_{}\[\]#|~$]|:(?=//)")
@@ -31,19 +30,19 @@ def to_markdown(table: Table) -> str:
 
 def _body(table: Table, block: Block) -> str:
     texts = block.text_columns
-    titles = [*texts, *(column.title for column in table.columns), "Steps"]
+    titles = [*texts, *table.titles]
     rule = [":--"] * len(texts) + ["--:"] * (len(titles) - len(texts))
     return "\n".join(
-        [_line([escape(title) for title in titles]), _line(rule), *(_row(block, row) for row in block.rows)]
+        [_line([escape(title) for title in titles]), _line(rule), *(_row(table, block, row) for row in block.rows)]
     )
 
 
-def _row(block: Block, row: Row) -> str:
+def _row(table: Table, block: Block, row: Row) -> str:
     texts = [escape(text) for text in block.texts(row)]
-    return _line([*texts, *(_cell(rate) for rate in row.rates), steps(row.steps)])
+    return _line([*texts, *(_cell(rate) for rate in row.rates), *table.tail(row)])
 
 
-def _cell(rate: Rate | None) -> str:
+def _cell(rate: Cell) -> str:
     return " ".join(part for part in (percent(rate), bracketed(rate), counted(rate)) if part)
 
 

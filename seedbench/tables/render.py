@@ -5,6 +5,7 @@ from collections.abc import Callable
 from seedbench.errors import unknown
 from seedbench.tables.build import Table
 from seedbench.tables.data import to_csv, to_json
+from seedbench.tables.html import to_html
 from seedbench.tables.latex import to_latex
 from seedbench.tables.markdown import to_markdown
 from seedbench.tables.terminal import to_terminal
@@ -13,6 +14,7 @@ FORMATS: dict[str, Callable[[Table], str]] = {
     "terminal": to_terminal,
     "markdown": to_markdown,
     "latex": to_latex,
+    "html": to_html,
     "csv": to_csv,
     "json": to_json,
 }

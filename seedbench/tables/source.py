@@ -65,6 +65,7 @@ class _Metric(_Model):
 
 
 class _Turns(_Model):
+    total: _Count
     mean: _Positive | None
     invalid_rate: _Share | None
     inadmissible_rate: _Share | None
@@ -86,6 +87,7 @@ class _Tokens(_Model):
 class _Seconds(_Model):
     episodes: _Positive
     wall: _Positive | None
+    gpu: _Positive | None
 
 
 class _Summary(_Model):

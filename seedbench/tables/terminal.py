@@ -8,9 +8,8 @@ from rich.measure import Measurement
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from seedbench.statistics import Rate
-from seedbench.tables.build import Block, Row, Table
-from seedbench.tables.text import bracketed, counted, limits, percent, steps
+from seedbench.tables.build import Block, Cell, Row, Table
+from seedbench.tables.text import bracketed, counted, limits, percent
 
 _NARROWEST_NAME = 10
 """Columns under which a run's name is folded no further."""
@@ -69,23 +68,23 @@ def _rich_table(
     titles = block.text_columns
     for title in ["\n".join(titles)] if merged else titles:
         body.add_column(Text(title), overflow="fold", width=name_width)
-    for title in (*(column.title for column in table.columns), "Steps"):
+    for title in table.titles:
         body.add_column(Text(title), justify="right", no_wrap=True)
     for row in block.rows:
         names = ["\n".join(_names(block, row))] if merged else block.texts(row)
-        body.add_row(*(Text(name) for name in names), *_numbers(row, wide))
+        body.add_row(*(Text(name) for name in names), *_numbers(table, row, wide))
     return body
 
 
 def _listing(table: Table, block: Block) -> RenderableType:
     """For terminals too narrow for a table: a line for each number."""
     lines: list[Text] = []
-    width = max(6, *(len(column.title) for column in table.columns))
+    width = max(6, *map(len, table.titles))
     for row in block.rows:
         lines += [*([Text()] if lines else []), *(Text(text, style="bold") for text in _names(block, row))]
         for column, rate in zip(table.columns, row.rates, strict=True):
             lines.append(Text(f"  {column.title:<{width}} {percent(rate):>5} {_detail(rate, wide=True)}"))
-        lines.append(Text(f"  {'Steps':<{width}} {steps(row.steps):>5}"))
+        lines += [Text(f"  {'Steps':<{width}} {text:>5}") for text in table.tail(row)]
     return Group(*lines)
 
 
@@ -95,16 +94,16 @@ def _names(block: Block, row: Row) -> list[str]:
     return [text for title, text in cells if title != "Policy" or row.policy != row.label]
 
 
-def _numbers(row: Row, wide: bool) -> list[Text]:
-    return [*(_cell(rate, wide) for rate in row.rates), Text(steps(row.steps))]
+def _numbers(table: Table, row: Row, wide: bool) -> list[Text]:
+    return [*(_cell(rate, wide) for rate in row.rates), *map(Text, table.tail(row))]
 
 
-def _cell(rate: Rate | None, wide: bool) -> Text:
+def _cell(rate: Cell, wide: bool) -> Text:
     detail = _detail(rate, wide)
     return Text.assemble((percent(rate), "bold"), *([(f"\n{detail}", "dim")] if detail else []))
 
 
-def _detail(rate: Rate | None, wide: bool) -> str:
+def _detail(rate: Cell, wide: bool) -> str:
     """`[80-99] n=24`, or 80-99 above n=24."""
     parts = (bracketed(rate) if wide else limits(rate), counted(rate))
     return (" " if wide else "\n").join(part for part in parts if part)

@@ -10,9 +10,11 @@ import re
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from tempfile import TemporaryFile
+from typing import IO, Protocol
 
 from rich.console import Console, Group, RenderableType
 from rich.constrain import Constrain
@@ -23,6 +25,7 @@ from rich.table import Table
 from rich.text import Text
 
 from seedbench.errors import SeedBenchError, UsageError, unknown
+from seedbench.logs import LONGEST_LINE, held, lines, packed
 from seedbench.types import Episode, Outcome, Turn
 from seedbench.ui.live import is_interactive
 from seedbench.ui.tally import one_line, outcome_label
@@ -85,24 +88,23 @@ def select(
 def scan(path: Path) -> Iterator[tuple[int, Episode]]:
     """The byte offset and the episode of every line of a log.
 
-    A torn last line (no newline, or no JSON) is left out. Raises SeedBenchError for a log that cannot be read
-    and for any other line that is no episode, with its number.
+    A torn last line (no newline, or no JSON) is left out. The log may be compressed; offsets are those of its content.
+    Raises SeedBenchError for a log that cannot be read and for any other line that is no episode, with its number.
     """
     torn, offset = 0, 0
     try:
-        with path.open("rb") as log:
-            for number, line in enumerate(log, 1):
-                if torn:
-                    raise _invalid(path, torn)
-                try:
-                    episode = _parse(line)
-                except (ValueError, TypeError, KeyError) as error:
-                    raise _invalid(path, number) from error
-                if episode is None:
-                    torn = number
-                else:
-                    yield offset, episode
-                offset += len(line)
+        for number, line in enumerate(lines(path), 1):
+            if torn:
+                raise _invalid(path, torn)
+            try:
+                episode = _parse(line)
+            except (ValueError, TypeError, KeyError) as error:
+                raise _invalid(path, number) from error
+            if episode is None:
+                torn = number
+            else:
+                yield offset, episode
+            offset += len(line)
     except OSError as error:
         raise SeedBenchError(
             f"cannot read the episode log {path}: {error.strerror}; give the folder of a run."
@@ -118,6 +120,13 @@ def _parse(line: bytes) -> Episode | None:
     except (ValueError, RecursionError):
         return None
     return Episode.from_json(record)
+
+
+def _unpacked(path: Path) -> IO[bytes]:
+    """A plain copy of a compressed log, gone when it is closed: in a compressed file no place is near."""
+    copy = TemporaryFile()  # noqa: SIM115 (it lives as long as the index)
+    copy.writelines(lines(path))
+    return copy
 
 
 def _invalid(path: Path, number: int) -> SeedBenchError:
@@ -142,7 +151,7 @@ class EpisodeIndex:
             latest[episode.key] = (offset, episode.outcome, episode.family, selection.matches(episode))
         self.outcomes = Counter(outcome for _, outcome, _, _ in latest.values())
         self.families = Counter(family for _, _, family, _ in latest.values())
-        self._path = path
+        self._path, self._copy = path, _unpacked(path) if held(path) == packed(path) else None
         self._offsets = array("Q", (offset for offset, _, _, selected in latest.values() if selected))
 
     def __len__(self) -> int:
@@ -151,9 +160,9 @@ class EpisodeIndex:
     def __getitem__(self, number: int) -> Episode:
         offset = self._offsets[number]
         try:
-            with self._path.open("rb") as log:
+            with nullcontext(self._copy) if self._copy else self._path.open("rb") as log:
                 log.seek(offset)
-                episode = _parse(log.readline())
+                episode = _parse(log.readline(LONGEST_LINE))
         except (OSError, ValueError, TypeError, KeyError):
             episode = None
         if episode is None:

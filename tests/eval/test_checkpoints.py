@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from seedbench.errors import SeedBenchError, UsageError
+from seedbench.policies.checkpoint import origin_of
 from seedbench.policies.transformers_ import TransformersPolicy
 from tests.eval.asking import GREEDY, SAMPLED, ask, loaded_parts, opened, request
 from tests.tiny_model import build
@@ -23,6 +24,46 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def copy(folder: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(folder, tmp_path / "copy"))
+
+
+# ---- where it comes from -------------------------------------------------------------------------------
+
+
+def test_a_checkpoint_tells_what_its_training_said(copy: Path) -> None:
+    policy = TransformersPolicy(str(copy), device="cpu")
+    assert (policy.gpus, policy.origin) == (None, None)
+    opened(policy)
+    assert (policy.gpus, policy.origin) == (0, None)
+    said = {"label": "final", "method": "seed", "update": 100, "cost": {"seconds": 1.5}}
+    (copy / "seedbench.json").write_text(json.dumps(said))
+    opened(policy)
+    assert policy.origin == said
+
+
+def test_an_adapters_origin_is_its_own(folder: Path, tmp_path: Path) -> None:
+    lora, _ = adapter_of(folder, tmp_path)
+    (lora / "seedbench.json").write_text('{"method": "grpo"}')
+    policy = TransformersPolicy(str(folder), adapter=str(lora))
+    opened(policy)
+    assert policy.origin == {"method": "grpo"}
+
+
+@pytest.mark.parametrize(
+    ("content", "origin"),
+    [
+        (b'{"a": "' + b"x" * ((1 << 16) - 9) + b'"}', {"a": "x" * ((1 << 16) - 9)}),
+        (b'{"a": "' + b"x" * ((1 << 16) - 8) + b'"}', None),
+        (b"[" * 5000, None),
+        (b'["seed"]', None),
+        (b'{"a": NaN}', None),
+        (b'{"a": 1e999}', None),
+        (b"\xff", None),
+        (b"", None),
+    ],
+)
+def test_an_origin_is_a_small_object_or_nothing(tmp_path: Path, content: bytes, origin: dict[str, str] | None) -> None:
+    (tmp_path / "seedbench.json").write_bytes(content)
+    assert origin_of(tmp_path) == origin
 
 
 # ---- LoRA ----------------------------------------------------------------------------------------------

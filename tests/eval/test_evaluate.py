@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 
+from seedbench.errors import SeedBenchError
 from seedbench.evaluate import Evaluation, evaluate
 from seedbench.policies.oracle import OraclePolicy
-from seedbench.runs import LOG, SUMMARY, read_episodes, read_manifest
+from seedbench.policies.replay import ReplayPolicy
+from seedbench.runs import LOG, MANIFEST, SUMMARY, read_episodes, read_manifest, write_json
+from seedbench.tables import load_summary
 from seedbench.ui.live import Progress
 from tests.eval.helpers import (
     Babbler,
@@ -23,6 +26,7 @@ from tests.eval.helpers import (
     protocol,
     read_summary,
     valid_summary,
+    without_seconds,
 )
 
 
@@ -47,7 +51,7 @@ def test_oracle_and_summary(tmp_path: Path, suite: CountingSuite) -> None:
         "two": 4,
         "three": 4,
     }
-    assert summary["turns"] == {"mean": 2.0, "invalid_rate": 0.0, "inadmissible_rate": 0.0}
+    assert summary["turns"] == {"total": 24, "mean": 2.0, "invalid_rate": 0.0, "inadmissible_rate": 0.0}
     assert summary["panel"] == {
         "name": "counting/train@1", "hash": panel().hash, "n": 12,
         "suite": "counting", "split": "train", "official": False,
@@ -72,6 +76,57 @@ def test_manifest(tmp_path: Path) -> None:
     assert session["concurrency"] == 16
     assert session["machine"]["cores"] >= 1
     assert session["wall_seconds"] >= 0
+
+
+def test_gpu_seconds_are_wall_seconds_of_every_gpu_and_unknown_where_one_session_is(tmp_path: Path) -> None:
+    policy, folder = Babbler(), tmp_path / "run"
+    totals = []
+    for gpus in (0, 2, None):
+        policy.gpus = gpus
+        totals.append(evaluate(job(folder, policy), Progress())["seconds"])
+    first, second, third = read_manifest(folder)["sessions"]
+    assert [session["gpu_seconds"] for session in (first, second, third)] == [0, 2 * second["wall_seconds"], None]
+    assert totals[0]["gpu"] == 0
+    assert totals[1]["gpu"] == 2 * second["wall_seconds"]
+    assert totals[2]["gpu"] is None
+    assert totals[2]["wall"] == pytest.approx(sum(s["wall_seconds"] for s in (first, second, third)), abs=1e-9)
+
+
+def test_scripted_policies_use_no_gpu(tmp_path: Path, suite: CountingSuite) -> None:
+    policy = OraclePolicy(lambda task: suite.oracle(panel(), task))
+    assert evaluate(job(tmp_path / "run", policy), Progress())["seconds"]["gpu"] == 0
+    again = evaluate(job(tmp_path / "replay", ReplayPolicy(tmp_path / "run")), Progress())
+    assert again["seconds"]["gpu"] == 0
+
+
+def test_older_summary_is_rebuilt_by_the_same_evaluation(tmp_path: Path) -> None:
+    work = job(tmp_path / "run", Babbler())
+    new = valid_summary(work)
+    old = {**new, "schema": "seedbench.summary/1", "seconds": {"episodes": 1.0, "wall": 1.0}}
+    write_json(work.out / SUMMARY, old)
+    manifest = read_manifest(work.out)
+    del manifest["sessions"][0]["gpu_seconds"]
+    write_json(work.out / MANIFEST, manifest)
+    with pytest.raises(SeedBenchError, match="run the same `seedbench eval` command again"):
+        load_summary(work.out)
+    asked = Babbler()
+    asked.gpus = 0
+    assert evaluate(job(work.out, asked), Progress())["seconds"]["gpu"] is None
+    assert asked.asked == 0
+    assert without_seconds(load_summary(work.out)) == new
+
+
+def test_what_the_training_says_of_a_checkpoint_is_in_the_manifest(tmp_path: Path) -> None:
+    policy = Babbler()
+    evaluate(job(tmp_path / "plain", policy), Progress())
+    assert read_manifest(tmp_path / "plain")["policy"] == {"name": "babbler"}
+    policy.origin = {"method": "seed", "update": 100}
+    evaluate(job(tmp_path / "trained", policy), Progress())
+    assert read_manifest(tmp_path / "trained")["policy"] == {
+        "name": "babbler",
+        "trained": {"method": "seed", "update": 100},
+    }
+    assert read_summary(tmp_path / "trained") == read_summary(tmp_path / "plain")
 
 
 def test_session_of_another_version_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

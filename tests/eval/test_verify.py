@@ -11,6 +11,7 @@ import pytest
 
 from seedbench.errors import SeedBenchError
 from seedbench.evaluate import Evaluation, evaluate
+from seedbench.logs import seal
 from seedbench.panels import load_panel, write_panel
 from seedbench.policies import ModelOptions, make_policy
 from seedbench.policies.base import ContextOverflow, PolicyFault, Response
@@ -62,13 +63,19 @@ def lines(folder: Path) -> list[bytes]:
 
 
 def edit(folder: Path, change: Callable[[Record], object], number: int = 0) -> Record:
-    """Change one record of the log; returns the record as it was."""
+    """Change one record of the log, and the log's hash with it; returns the record as it was."""
     log = lines(folder)
     before, record = json.loads(log[number]), json.loads(log[number])
     change(record)
     log[number] = json.dumps(record).encode() + b"\n"
-    (folder / LOG).write_bytes(b"".join(log))
+    rewrite(folder, b"".join(log))
     return dict(before)
+
+
+def rewrite(folder: Path, log: bytes) -> None:
+    """Put another log in the place of the run's, sealed as if a session had left it."""
+    (folder / LOG).write_bytes(log)
+    edit_json(folder / MANIFEST, lambda manifest: manifest["sessions"][-1].update(log=seal(folder / LOG)))
 
 
 def edit_json(path: Path, change: Callable[[Record], object]) -> None:
@@ -218,7 +225,7 @@ def test_difference_is_shown_where_it_begins(run: Path) -> None:
 def test_dropped_episode(run: Path) -> None:
     log = lines(run)
     gone = json.loads(log[5])
-    (run / LOG).write_bytes(b"".join(log[:5] + log[6:]))
+    rewrite(run, b"".join(log[:5] + log[6:]))
     assert checked(run).first[0] == f"{gone['task']}, repeat {gone['repeat']}: the log has no episode of it."
     assert f"{SUMMARY}: episodes: stored 24, found 23." in checked(run).first
 
@@ -226,28 +233,77 @@ def test_dropped_episode(run: Path) -> None:
 def test_duplicated_episode(run: Path) -> None:
     log = lines(run)
     twice = json.loads(log[3])
-    (run / LOG).write_bytes(b"".join([*log, log[3]]))
+    rewrite(run, b"".join([*log, log[3]]))
     (found,) = checked(run).first
     assert found.startswith(f"{twice['task']}, repeat {twice['repeat']}: the log has a second episode of it")
 
 
 def test_truncated_log(run: Path) -> None:
     content = (run / LOG).read_bytes()
-    (run / LOG).write_bytes(content[:-40])
+    rewrite(run, content[:-40])
     report = checked(run)
     assert report.first[0] == f"{LOG} line 24 is cut off."
     assert report.episodes == 23
-    (run / LOG).write_bytes(content[: len(content) // 2])
+    rewrite(run, content[: len(content) // 2])
     report = checked(run)
     assert report.findings > 10 == len(report.first)
     (run / LOG).unlink()
     assert checked(run).first[0] == f"{LOG} is missing."
 
 
+def test_log_that_its_sessions_did_not_leave(run: Path) -> None:
+    """Found where every count fits: a time changed, an episode put to another place, a line added or cut off."""
+    log = lines(run)
+    changed = [log[0].replace(b'"seconds": ', b'"seconds": 1'), *log[1:]]
+    again = json.loads(log[0]) | {"outcome": "infra_error", "success": False, "score": 0.0, "turns": []}
+    again["usage"] = {"prompt_tokens": 0, "generated_tokens": 0}
+    before = json.dumps({**again, "instruction": "", "first_observation": ""}).encode() + b"\n"
+    sentence = f"{LOG} is not the log whose lengths and hashes {MANIFEST} records."
+    for other in (changed, [*log[1:], log[0]], [before, *log]):
+        (run / LOG).write_bytes(b"".join(other))
+        assert checked(run).first == (sentence,)
+    (run / LOG).write_bytes(b"".join(log[:-1]))
+    assert checked(run).first[0] == sentence
+
+
+def test_log_of_several_sessions(tmp_path: Path, suite: CountingSuite) -> None:
+    """Every session's end is a length at which the log must have its hash; what lies behind the last is nobody's."""
+    write_panel(panel(1), tmp_path / PANEL)
+    suite.faults["train/one-0"] = suite.faults["train/two-0"] = 1
+    for _ in range(2):
+        evaluate(job(tmp_path / "run", Script(RIGHT), panel=panel(1), max_infra=1.0), Progress())
+    manifest = json.loads((tmp_path / "run" / MANIFEST).read_text())
+    first, second = (session["log"]["bytes"] for session in manifest["sessions"])
+    assert [first, second] == [sum(map(len, lines(tmp_path / "run")[:end])) for end in (3, 5)]
+    assert checked(tmp_path / "run").first == ()
+    edit_json(tmp_path / "run" / MANIFEST, lambda m: m["sessions"][0]["log"].update(bytes=first - 1))
+    assert "is not the log whose lengths" in checked(tmp_path / "run").first[0]
+    edit_json(tmp_path / "run" / MANIFEST, lambda m: m["sessions"].pop())
+    edit_json(tmp_path / "run" / MANIFEST, lambda m: m["sessions"][0]["log"].update(bytes=first))
+    assert "is not the log whose lengths" in checked(tmp_path / "run").first[0]
+
+
+def test_run_of_an_earlier_version(run: Path) -> None:
+    edit_json(run / MANIFEST, lambda manifest: manifest["sessions"][0].pop("log"))
+    report = checked(run)
+    assert report.first == ()
+    assert report.notes == (f"{MANIFEST} does not record the log's hash: an earlier version made the run.",)
+
+
+def test_log_without_end_is_not_read_to_its_end(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seedbench.verify_log._ENOUGH", 20)
+    rewrite(run, b"[]\n" * 100)
+    report = checked(run)
+    assert 20 < report.findings < 100
+    monkeypatch.setattr("seedbench.logs.LONGEST_LINE", 1000)
+    rewrite(run, b" " * 5000 + b"\n")
+    assert "line 1 is longer than" in checked(run).first[0]
+
+
 @pytest.mark.parametrize("line", [b"\x00\xff\n", b"[]\n", b"{\n", b"[" * 100_000 + b"\n", b"7\n"])
 def test_damaged_line_hides_no_other(run: Path, line: bytes) -> None:
     edit(run, lambda record: record.update(score=0.123), 7)
-    (run / LOG).write_bytes(line + b"".join(lines(run)))
+    rewrite(run, line + b"".join(lines(run)))
     damaged, score, *_ = checked(run).first
     assert damaged.startswith(f"{LOG} line 1 is damaged (")
     assert ": score: stored 0.123, found " in score

@@ -101,7 +101,7 @@ def one_update(config: TrainConfig, out: Path, world: Any) -> dict[str, Any]:
     plain = load_trainee(config, config.model, reference=method.needs_reference)
     trainee = sharded(plain, config, world)
     protocol = agent_protocol(config)
-    tools = Toolbox(config, training_panel(config), protocol, out, trainee, method, TrainView(), world)
+    tools = Toolbox(config, training_panel(config), protocol, out, trainee, method, TrainView(), world=world)
     batch = method.gather(tools, 0)
     if method.needs_reference:
         tools.fill_reference(batch.samples)

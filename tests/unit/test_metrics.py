@@ -110,8 +110,8 @@ MIXED = [
 
 
 def test_counted_by_hand() -> None:
-    got = summary(MIXED, wall_seconds=0.75)
-    assert got["schema"] == "seedbench.summary/1"
+    got = summary(MIXED, wall_seconds=0.75, gpu_seconds=1.5)
+    assert got["schema"] == "seedbench.summary/2"
     assert got["panel"] == PANEL
     assert got["protocol"] == {"name": "alfworld/seed@1", "hash": "11" * 32}
     assert got["policy"]["identity"] == {"kind": "oracle", "nested": {"weights": [1, None]}}
@@ -129,8 +129,9 @@ def test_counted_by_hand() -> None:
         "type": {"mean": 0.5, "n": 3, "ci": [0.0, 1.0]},
     }
     assert list(got["metrics"]) == ["price", "type"]
-    # Six turns of three counted episodes; the environment judged three of them and refused two.
-    assert got["turns"] == {"mean": 2.0, "invalid_rate": 1 / 6, "inadmissible_rate": 2 / 3}
+    # Six turns of three counted episodes; the environment judged three of them and refused two. The five of the
+    # infrastructure error were spent all the same.
+    assert got["turns"] == {"total": 11, "mean": 2.0, "invalid_rate": 1 / 6, "inadmissible_rate": 2 / 3}
     assert got["outcomes"] == {
         "solved": 2,
         "failed": 0,
@@ -139,7 +140,7 @@ def test_counted_by_hand() -> None:
         "infra_error": 1,
     }
     assert got["tokens"] == {"prompt": 107, "generated": 13}
-    assert got["seconds"] == {"episodes": 1.0, "wall": 0.75}
+    assert got["seconds"] == {"episodes": 1.0, "wall": 0.75, "gpu": 1.5}
 
 
 def test_extra_keys_of_the_callers_are_left_out() -> None:
@@ -158,8 +159,8 @@ def test_an_empty_run_has_no_rates() -> None:
     }
     assert got["score"] == {"mean": None, "n": 0, "ci": [0.0, 1.0]}
     assert got["metrics"] == {}
-    assert got["turns"] == {"mean": None, "invalid_rate": None, "inadmissible_rate": None}
-    assert got["seconds"] == {"episodes": 0.0, "wall": None}
+    assert got["turns"] == {"total": 0, "mean": None, "invalid_rate": None, "inadmissible_rate": None}
+    assert got["seconds"] == {"episodes": 0.0, "wall": None, "gpu": None}
 
 
 def test_a_run_of_infrastructure_errors_has_no_rates_but_its_costs() -> None:
@@ -167,7 +168,7 @@ def test_a_run_of_infrastructure_errors_has_no_rates_but_its_costs() -> None:
     got = summary(errors)
     assert (got["episodes"], got["outcomes"]["infra_error"]) == (3, 3)
     assert got["success"]["micro"]["rate"] is None
-    assert got["turns"]["mean"] is None
+    assert got["turns"] == {"total": 3, "mean": None, "invalid_rate": None, "inadmissible_rate": None}
     assert got["tokens"] == {"prompt": 15, "generated": 3}
     assert got["seconds"]["episodes"] == 3.0
 
@@ -313,7 +314,10 @@ def test_transcripts_are_not_kept() -> None:
         (["metrics", "price", "mean"], 1.5),
         (["metrics", "no name"], {"mean": 0.5, "n": 1, "ci": [0.1, 0.9]}),
         (["episodes"], -1),
-        (["schema"], "seedbench.summary/2"),
+        (["schema"], "seedbench.summary/1"),
+        (["turns", "total"], None),
+        (["turns", "total"], 2.5),
+        (["seconds", "gpu"], -1.0),
     ],
 )
 def test_the_schema_is_closed(path: list[str], value: Any) -> None:

@@ -1,6 +1,7 @@
 """The run folder: what a log survives, and who may write where."""
 
 import errno
+import hashlib
 import json
 import os
 from pathlib import Path
@@ -285,7 +286,12 @@ def test_sessions_are_recorded(tmp_path: Path) -> None:
         with opened(tmp_path) as run:
             run.append(episode(number))
             run.add_session({"number": number})
-    assert read_manifest(tmp_path)["sessions"] == [{"number": 0}, {"number": 1}, {"number": 2}]
+    log = (tmp_path / LOG).read_bytes()
+    ends = [at + 1 for at, byte in enumerate(log) if byte == ord("\n")]
+    assert read_manifest(tmp_path)["sessions"] == [
+        {"number": number, "log": {"bytes": end, "sha256": hashlib.sha256(log[:end]).hexdigest()}}
+        for number, end in enumerate(ends)
+    ]
 
 
 def test_write_json_takes_what_json_takes(tmp_path: Path) -> None:

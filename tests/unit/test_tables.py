@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from seedbench.errors import UsageError
-from seedbench.statistics import wilson
+from seedbench.statistics import Rate, wilson
 from seedbench.tables import LAYOUTS, build, render
 from seedbench.tables.terminal import to_terminal
 
@@ -26,7 +26,7 @@ def summary(wins: dict[str, int] | None = None, n: dict[str, int] | None = None,
     rates = [wins.get(family, 0) / n[family] for family in n if n[family]]
     macro = sum(rates) / len(rates) if len(rates) == len(n) else None
     result: dict[str, Any] = {
-        "schema": "seedbench.summary/1",
+        "schema": "seedbench.summary/2",
         "panel": {
             "name": "alfworld/valid_unseen@1",
             "hash": "0123456789abcdef" * 4,
@@ -47,7 +47,7 @@ def summary(wins: dict[str, int] | None = None, n: dict[str, int] | None = None,
         },
         "score": {"mean": won / total, "n": total, "ci": wilson(won, total).to_json()["ci"]},
         "metrics": {},
-        "turns": {"mean": 12.345, "invalid_rate": 0.0, "inadmissible_rate": None},
+        "turns": {"total": 1654, "mean": 12.345, "invalid_rate": 0.0, "inadmissible_rate": None},
         "outcomes": {
             "solved": won,
             "failed": 0,
@@ -56,7 +56,7 @@ def summary(wins: dict[str, int] | None = None, n: dict[str, int] | None = None,
             "infra_error": 0,
         },
         "tokens": {"prompt": 0, "generated": 0},
-        "seconds": {"episodes": 1.5, "wall": None},
+        "seconds": {"episodes": 1.5, "wall": None, "gpu": None},
     }
     for key, value in changes.items():
         section, _, name = key.partition("__")
@@ -132,7 +132,7 @@ def test_numbers_that_do_not_exist_are_dashes() -> None:
     table = build([("a", summary(partial, partial, turns__mean=None))], "alfworld")
     rates = dict(zip([column.key for column in table.columns], table.blocks[0].rows[0].rates, strict=True))
     assert rates["pick"] is None
-    assert rates["heat"] is not None
+    assert isinstance(rates["heat"], Rate)
     assert rates["heat"].rate is None
     (row,) = [line for line in render(table, "markdown").splitlines() if line.startswith("| a ")]
     cells = [cell.strip() for cell in row.strip("|").split("|")]

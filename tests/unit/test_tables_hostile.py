@@ -3,6 +3,7 @@
 import csv
 import io
 import re
+from html.parser import HTMLParser
 from typing import Any
 
 import pytest
@@ -29,6 +30,7 @@ HOSTILE = [
     "中文 é ß \U0001f600 \u202egnp.exe\u200b",
     "\ud800",
     "   ",
+    "</td></table><script>alert(1)</script><img src=x onerror=alert(2)> \" onclick='x' javascript:alert(3)",
 ]
 
 
@@ -82,6 +84,47 @@ def test_markdown_shows_the_text_itself(text: str) -> None:
     assert "".join(child.content for child in first_cell.children or []) == f"{one_line(text)} *"
 
 
+class Page(HTMLParser):
+    """What a browser makes of a page: its tags, their attributes, and the text of the first row's first cell."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.attributes: set[str] = set()
+        self.label = ""
+        self._inside = False
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+        self._inside = ("scope", "row") in attrs and not self.label
+
+    def handle_endtag(self, tag: str) -> None:
+        self._inside = False
+
+    def handle_data(self, data: str) -> None:
+        self.label += data if self._inside else ""
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_html_has_no_markup_but_ours(text: str) -> None:
+    html = render(hostile_table(text), "html")
+    page, plain = Page(html), Page(render(hostile_table("plain"), "html"))
+    assert page.label == f"{one_line(text)} *"
+    assert page.tags == plain.tags
+    assert page.attributes == plain.attributes
+    assert not page.tags & {"script", "img", "link", "a", "iframe"}
+    assert not re.search(r"url\(|@import|src=|href=", re.sub('>[^<]*<|aria-label="[^"]*"', "><", html))
+
+
+def test_html_stands_alone() -> None:
+    html = render(hostile_table("plain"), "html")
+    assert html.startswith('<!doctype html>\n<html lang="en">')
+    assert "default-src 'none'" in html
+    assert "prefers-color-scheme: dark" in html
+
+
 @pytest.mark.parametrize("text", HOSTILE)
 def test_latex_has_no_command_but_ours(text: str) -> None:
     shown = latex_escape(one_line(text))
@@ -127,6 +170,7 @@ def test_latex_structure_survives(text: str) -> None:
 
 def test_escapes_worked_by_hand() -> None:
     assert latex_escape(r"a_b 5% \x {y} [z] --- é 中") == (r"a\_b 5\% \textbackslash{}x \{y\} {[}z{]} -{}-{}- é U+4E2D")
+    assert latex_escape("NQ°") == r"NQ$^{\circ}$"
     assert markdown_escape("a|b [c](d) <e> `f`") == r"a\|b \[c\](d) &lt;e&gt; \`f\`"
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from seedbench.errors import UsageError
 from seedbench.metrics import summarise
-from seedbench.statistics import mean_score, wilson
+from seedbench.statistics import Rate, mean_score, wilson
 from seedbench.tables import LAYOUTS, Column, build, render
 from seedbench.tables.terminal import to_terminal
 from seedbench.types import Episode, Outcome, Usage
@@ -78,7 +78,11 @@ def test_score_success_and_parts_worked_by_hand() -> None:
 def test_numbers_are_those_of_the_summary() -> None:
     source = summary(EPISODES)
     (row,) = TABLE.blocks[0].rows
-    got = {column.key: rate.to_json() for column, rate in zip(TABLE.columns, row.rates, strict=True) if rate}
+    got = {
+        column.key: rate.to_json()
+        for column, rate in zip(TABLE.columns, row.rates, strict=True)
+        if isinstance(rate, Rate)
+    }
     means = {"score": source["score"], **source["metrics"]}
     assert got == {
         "micro": wilson(2, 5).to_json(),
@@ -212,7 +216,7 @@ def test_n_says_how_many_episodes_have_the_part() -> None:
 def test_columns_are_told_apart(name: str) -> None:
     columns = LAYOUTS[name].columns
     assert len({column.key for column in columns}) == len({column.title for column in columns}) == len(columns)
-    assert all(column.key == column.kind for column in columns if column.kind not in ("family", "metric"))
+    assert all(column.key == column.kind for column in columns if column.kind not in ("family", "metric", "amount"))
 
 
 def test_webshop_layouts_are_data() -> None:

@@ -47,8 +47,8 @@ def test_missing_summaries_say_where(tmp_path: Path) -> None:
         (b"\xff\xfe", "not UTF-8"),
         (b"[]", "names no schema"),
         (b"{}", "names no schema"),
-        (b'{"schema": "seedbench.summary/1"}', "at panel: Field required"),
-        (b'{"schema": "seedbench.summary/2"}', "has schema 'seedbench.summary/2', but this version"),
+        (b'{"schema": "seedbench.summary/2"}', "at panel: Field required"),
+        (b'{"schema": "seedbench.summary/1"}', "has schema 'seedbench.summary/1', but this version"),
         (b'{"schema": {"\\u001b": 1}}', "but this version"),
     ],
 )
@@ -92,12 +92,14 @@ MUTATIONS: list[tuple[str, Any]] = [
         "metrics.not a name",
         "metrics.größe",
         "metrics.",
+        "turns.total",
         "turns.mean",
         "turns.invalid_rate",
         "outcomes.solved",
         "tokens.prompt",
         "seconds.episodes",
         "seconds.wall",
+        "seconds.gpu",
     )
     for value in (
         None,
@@ -144,7 +146,17 @@ def test_the_reader_and_the_published_schema_agree(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    ["panel", "seed", "success.micro", "score.ci", "metrics", "metrics.price.n", "outcomes.failed", "seconds.wall"],
+    [
+        "panel",
+        "seed",
+        "success.micro",
+        "score.ci",
+        "metrics",
+        "metrics.price.n",
+        "outcomes.failed",
+        "turns.total",
+        "seconds.gpu",
+    ],
 )
 def test_the_reader_misses_no_key(tmp_path: Path, path: str) -> None:
     data = summary()

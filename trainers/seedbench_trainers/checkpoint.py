@@ -1,8 +1,11 @@
 """Checkpoints of a training run: what is needed to go on bit for bit, written whole or not at all.
 
     checkpoints/update-000010/   model (a Hugging Face or LoRA folder), optimiser.pt, state.json
-    best/                        weights of the best validation, with its label in seedbench.json
+    best/                        weights of the best validation
     final/                       weights after the last update: what tables are made of
+
+`best/` and `final/` say in `seedbench.json` what they are: label, model, method, recipe, suite, seed, update, data,
+what training began from and what it cost. Evaluations of them copy it into their manifests.
 
 The optimiser's file holds tensors and plain numbers and is read with `weights_only`, so that nothing in it can run.
 """
@@ -18,6 +21,8 @@ from typing import Any
 
 from seedbench.errors import SeedBenchError
 from seedbench.runs import write_json
+from seedbench_trainers.checks import base_model
+from seedbench_trainers.config import TrainConfig
 from seedbench_trainers.trainee import Trainee, damaged
 
 FOLDER, FINAL, BEST, LABEL = "checkpoints", "final", "best", "seedbench.json"
@@ -94,13 +99,52 @@ def restore(folder: Path, optimiser: Any, trainee: Trainee) -> State:
     return state
 
 
-def save_weights(target: Path, trainee: Trainee, label: dict[str, Any]) -> None:
-    """Write the weights alone, with a label that says what they are, in place of what lay there."""
+_COSTS = {
+    "environment_steps": "steps/environment",
+    "prompt_tokens": "tokens/prompt",
+    "generated_tokens": "tokens/generated",
+    "trained_tokens": "tokens/trained",
+    "seconds": "seconds",
+    "gpu_seconds": "seconds/gpu",
+}
+"""What a checkpoint says of its cost -> the run's total."""
+
+
+_BEGUN = ("label", "method", "seed", "update", "cost", "start")
+
+
+def label(text: str, config: TrainConfig, state: State, start: dict[str, Any] | None) -> dict[str, Any]:
+    """What a checkpoint says of itself: plain values, no places on this machine.
+
+    Args:
+        text: which checkpoint of the run it is.
+        start: what the checkpoint says of itself that training began from; None where that is no training's. Its cost
+            is not part of this one's.
+    """
+    begun = {key: value for key, value in (start or {}).items() if key in _BEGUN}
+    data = config.data
+    return {
+        "label": text,
+        "model": base_model(config.model),
+        "method": config.method,
+        "recipe": config.recipe,
+        "suite": config.suite,
+        "seed": config.seed,
+        "update": state.update,
+        "updates": config.planned_updates,
+        "data": {"panel": data.panel, "fraction": data.fraction, "reading": data.reading},
+        **({"start": begun} if begun else {}),
+        "cost": {name: round(state.totals.get(total, 0.0), 3) for name, total in _COSTS.items()},
+    }
+
+
+def save_weights(target: Path, trainee: Trainee, about: dict[str, Any]) -> None:
+    """Write the weights alone, with what they say of themselves, in place of what lay there."""
     draft = target.with_name(f".{target.name}.tmp")
     shutil.rmtree(draft, ignore_errors=True)
     try:
         trainee.save(draft)
-        write_json(draft / LABEL, label)
+        write_json(draft / LABEL, about)
         _replace(draft, target)
     finally:
         shutil.rmtree(draft, ignore_errors=True)

@@ -6,12 +6,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from seedbench.errors import UsageError, unknown
 from seedbench.panels import Panel, load_panel, overlaps
+from seedbench.policies.checkpoint import origin_of
 from seedbench.protocol import Protocol, load_protocol
 from seedbench.registry import get_method
 from seedbench_trainers.base import Method
@@ -73,6 +75,15 @@ def panel_of(section: Data | Validation) -> Panel:
     return load_panel(section.panel).subset(section.families, section.limit)
 
 
+def base_model(model: str) -> str:
+    """The name of the model behind a checkpoint of ours, of a folder its last part, else `model` itself."""
+    folder = Path(model).expanduser()
+    recorded = (origin_of(folder) or {}).get("model")
+    if isinstance(recorded, str) and recorded:
+        return recorded
+    return folder.resolve().name if folder.is_dir() else model
+
+
 def most_samples(config: TrainConfig, protocol: Protocol) -> int:
     """Upper bound on the samples of an iteration's roll-outs."""
     return config.rollout.tasks * config.rollout.group * samples_an_episode(protocol)
@@ -100,6 +111,11 @@ def refuse_contradictions(config: TrainConfig) -> None:
                 f"validation.panel '{held_out.name}' shares {len(shared)} tasks with data.panel '{panel.name}',"
                 f" {shared[0]} for one; validate on tasks that are not trained on."
             )
+    if config.budget.environment_steps and not method.samples_policy:
+        raise UsageError(
+            f"budget.environment_steps is {config.budget.environment_steps}, but {config.method} plays no roll-outs and"
+            " would never reach it; set it to 0 and choose --updates."
+        )
     drawn = protocol.settings.sampling
     if method.samples_policy and (drawn.top_p < 1 or drawn.top_k):
         raise UsageError(

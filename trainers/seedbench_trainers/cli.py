@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 if TYPE_CHECKING:
+    from seedbench.remote.cluster import Cluster
     from seedbench_trainers.config import TrainConfig
     from seedbench_trainers.estimate import Estimate
 
@@ -31,6 +32,9 @@ def train_command(
     dry_run: bool = typer.Option(
         False, "--dry-run", help="Print the resolved configuration with sizes and memory, and train nothing."
     ),
+    ray: str = typer.Option("", help="Play training roll-outs on Ray: local, auto or HOST:PORT (docs/scale.md)."),
+    workers: int = typer.Option(1, min=1, help="Processes on Ray, each with the model."),
+    gpus_per_worker: float = typer.Option(0.0, min=0, help="GPUs of each of them; a share below 1 is allowed."),
     quiet: bool = typer.Option(False, "--quiet", "-q", help="Show no progress."),
 ) -> None:
     """Train a model with a method. Interrupted or killed, the same command continues where it stopped."""
@@ -57,7 +61,19 @@ def train_command(
         folder = out or default_folder(config)
         if resume and not world.first((folder / RECORD).is_file):
             raise UsageError(f"there is no run in '{folder}' to go on with; leave out --resume to begin one.")
-        world.agree(lambda: _train(config, folder, quiet))
+        if not ray and (workers > 1 or gpus_per_worker):
+            raise UsageError("--workers and --gpus-per-worker are for --ray; add --ray local, or leave them out.")
+        if ray and world.size > 1:
+            raise UsageError(
+                f"--ray gives roll-outs to workers, and {world.size} processes play them themselves: leave out --ray, or"
+                " start one process without torchrun."
+            )
+        cluster = None
+        if ray:
+            from seedbench.remote.cluster import Cluster
+
+            cluster = Cluster(ray, workers, gpus_per_worker)
+        world.agree(lambda: _train(config, folder, quiet, cluster))
 
 
 def _show(config: TrainConfig, out: Path | None) -> None:
@@ -74,12 +90,12 @@ def _show(config: TrainConfig, out: Path | None) -> None:
         typer.echo("".join(f"# {line}\n" for line in estimate_lines(config, estimate(config))), nl=False)
 
 
-def _train(config: TrainConfig, folder: Path, quiet: bool) -> None:
+def _train(config: TrainConfig, folder: Path, quiet: bool, cluster: Cluster | None = None) -> None:
     from seedbench.cli.output import print_table
     from seedbench.registry import get_suite
     from seedbench_trainers.loop import train
 
-    done = train(config, folder, quiet=quiet)
+    done = train(config, folder, quiet=quiet, cluster=cluster)
     if "tables" not in done:  # one of several processes, of which the first shows what there is
         return
     if done["tables"]:
@@ -122,6 +138,8 @@ def estimate_lines(config: TrainConfig, sizes: Estimate) -> list[str]:
         f"{total} updates; in each at most {sizes.samples:,} samples, {sizes.tokens:,} tokens,"
         f" {sizes.steps:,} optimiser step{plural}; at most {total * sizes.samples:,} samples in all"
     ]
+    if most := config.budget.environment_steps:
+        lines.append(f"budget: ends after the first update at which {most:,} environment steps were played")
     if config.data.fraction < 1:
         lines.append(f"data: {100 * config.data.fraction:g}% of the {config.data.reading}")
     if sizes.parameters is None:

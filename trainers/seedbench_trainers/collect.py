@@ -97,9 +97,7 @@ def play(
     max_infra: float = 0.2,
     world: World | None = None,
 ) -> list[Played]:
-    """Play attempts, all at once, and return them in the order given.
-
-    An episode that ended in an infrastructure error is left out of the result: it says nothing of the policy.
+    """Play attempts, all at once, and return them in the order given, without those that broke (`unbroken`).
 
     Args:
         attempts: what to play; tasks of `panel`.
@@ -108,7 +106,7 @@ def play(
         policy: what answers; it is opened and closed here.
         rewrite: changes the messages that the policy is asked.
         told: is told of every finished episode.
-        max_infra: share of infrastructure errors above which the iteration fails.
+        max_infra: see `unbroken`.
         world: processes that make the same call; each plays its groups, and all of them return everything.
 
     Raises:
@@ -116,22 +114,44 @@ def play(
     """
     world = world or World()
 
-    def work(some: Sequence[Attempt]) -> list[Played | str]:
-        return asyncio.run(_play(some, panel, protocol, _Recorder(policy, rewrite), policy, told)) if some else []
+    def work(some: Sequence[Attempt]) -> list[Played]:
+        return perform(some, panel, protocol, policy, rewrite=rewrite, told=told) if some else []
 
-    results = world.shared(attempts, [attempt.group for attempt in attempts], work)
-    played = [result for result in results if isinstance(result, Played)]
-    lost = [result for result in results if isinstance(result, str)]
-    if len(lost) > max(max_infra * len(attempts), 1) or not played:
-        raise SeedBenchError(
-            f"{len(lost)} of {len(attempts)} training episodes ended in infrastructure errors (the last:"
-            f" {''.join(lost[-1:]).rstrip('.')}). Mend the cause and run the same command again."
-        )
+    played = world.shared(attempts, [attempt.group for attempt in attempts], work)
     if told is not None:
         for one in played:
             if one.attempt.group % world.size != world.rank:
                 told(one.episode)
-    return played
+    return unbroken(played, max_infra)
+
+
+def perform(
+    attempts: Sequence[Attempt],
+    panel: Panel,
+    protocol: Protocol,
+    policy: Policy,
+    *,
+    rewrite: Rewrite | None = None,
+    told: Callable[[Episode], None] | None = None,
+) -> list[Played]:
+    """As `play`, with the episodes that broke in their places."""
+    return asyncio.run(_play(attempts, panel, protocol, _Recorder(policy, rewrite), policy, told))
+
+
+def unbroken(played: Sequence[Played], max_infra: float = 0.2) -> list[Played]:
+    """What did not end in an infrastructure error: that says nothing of the policy.
+
+    Raises SeedBenchError where more than a share of `max_infra` did (one episode may always), or all.
+    """
+    kept = [one for one in played if one.episode.outcome is not Outcome.INFRA_ERROR]
+    broken = [one.episode.error for one in played if one.episode.outcome is Outcome.INFRA_ERROR]
+    if len(broken) > max(max_infra * len(played), 1) or not kept:
+        reason = broken[-1].rstrip(".") if broken else ""
+        raise SeedBenchError(
+            f"{len(broken)} of {len(played)} training episodes ended in infrastructure errors (the last: {reason})."
+            " Mend the cause and run the same command again."
+        )
+    return kept
 
 
 async def _play(
@@ -141,8 +161,7 @@ async def _play(
     recorder: _Recorder,
     policy: Policy,
     told: Callable[[Episode], None] | None,
-) -> list[Played | str]:
-    """Every attempt as it was played, or why the infrastructure broke it."""
+) -> list[Played]:
     suite, options = get_suite(panel.suite), protocol.settings.environment
 
     async def one(attempt: Attempt) -> Episode:
@@ -164,12 +183,8 @@ async def _play(
         raise errors.exceptions[0] from None  # the first says what happened; the rest follow from it
     finally:
         await policy.close()
-    results: list[Played | str] = []
+    played = []
     for attempt, task in zip(attempts, tasks, strict=True):
-        episode = task.result()
-        if episode.outcome is Outcome.INFRA_ERROR:
-            results.append(episode.error)
-            continue
         heard = recorder.heard.get((attempt.task.id, attempt.repeat), _Heard())
-        results.append(Played(attempt, episode, tuple(heard.prompts), tuple(heard.sampled)))
-    return results
+        played.append(Played(attempt, task.result(), tuple(heard.prompts), tuple(heard.sampled)))
+    return played

@@ -144,6 +144,14 @@ class Warmstart(_Section):
     mini_batch: int = Field(default=64, ge=1)
 
 
+class Budget(_Section):
+    """When training ends before the last update."""
+
+    environment_steps: int = Field(default=0, ge=0)
+    """Training ends after the first update at which so many were played in its roll-outs; 0: no such limit. The
+    learning rate still follows `updates`."""
+
+
 class Distributed(_Section):
     """Several processes (torchrun): what each of them holds. No number depends on it, but for rounding."""
 
@@ -175,7 +183,7 @@ class TrainConfig(_Section):
     """A folder, a hub name, a stored model's name, or tiny[:size]."""
     seed: int = 0
     updates: int = Field(ge=1)
-    """Iterations: each gathers a batch and trains on it."""
+    """Iterations: each gathers a batch and trains on it. The most that are made where there is a `budget`."""
     device: str = "auto"
     """auto, cpu, cuda or cuda:N."""
     data: Data
@@ -188,6 +196,7 @@ class TrainConfig(_Section):
     validation: Validation = Validation()
     checkpoints: Checkpoints = Checkpoints()
     warmstart: Warmstart = Warmstart()
+    budget: Budget = Budget()
     track: Track = Track()
     distributed: Distributed = Distributed()
     options: dict[str, Any] = Field(default_factory=dict)

@@ -19,17 +19,19 @@ from typing import Any
 
 from seedbench.errors import SeedBenchError
 from seedbench.panels import Panel
-from seedbench.policies.checkpoint import sha256_of_json
+from seedbench.policies.checkpoint import origin_of, sha256_of_json
 from seedbench.protocol import Protocol
+from seedbench.remote.cluster import Cluster
 from seedbench_trainers import checkpoint
 from seedbench_trainers.base import Method, Metrics
 from seedbench_trainers.checkpoint import State
-from seedbench_trainers.config import TrainConfig
+from seedbench_trainers.config import Budget, TrainConfig
 from seedbench_trainers.distributed import World
 from seedbench_trainers.interrupts import Interrupts
 from seedbench_trainers.journal import Journal, read_journal
 from seedbench_trainers.launch import join, placed, several
 from seedbench_trainers.records import Batch
+from seedbench_trainers.remote import Rollers
 from seedbench_trainers.rollouts import describe
 from seedbench_trainers.setup import (
     Prepared,
@@ -40,6 +42,7 @@ from seedbench_trainers.setup import (
     open_run,
     prepare,
     refuse_apart,
+    rollout_protocol,
     validation_folder,
 )
 from seedbench_trainers.sharding import sharded, whole_state
@@ -55,8 +58,11 @@ from seedbench_trainers.view import TrainView, make_view
 class Loop:
     """One training run in a folder of its own."""
 
-    def __init__(self, config: TrainConfig, out: Path, view: TrainView, world: World) -> None:
-        self.config, self.out, self.view, self.world, self.interrupts = config, out, view, world, world.interrupts
+    def __init__(
+        self, config: TrainConfig, out: Path, view: TrainView, world: World, cluster: Cluster | None = None
+    ) -> None:
+        self.config, self.out, self.view, self.world, self.cluster = config, out, view, world, cluster
+        self.interrupts = world.interrupts
         self.total = config.planned_updates
         self.digest = sha256_of_json(bound_settings(config))
         self.method: Method
@@ -66,17 +72,26 @@ class Loop:
         self.updater: Updater
         self.tools: Toolbox
         self.journal: Journal | None = None
+        self.origin: dict[str, Any] | None = None
         self.state = State()
+
+    @property
+    def ended(self) -> bool:
+        """Whether the last update is done: all of them, or enough for the budget."""
+        steps = self.config.budget.environment_steps
+        played = self.state.totals.get("steps/environment", 0.0)
+        return self.state.update >= self.total or 0 < steps <= played
 
     def run(self, prepared: Prepared) -> None:
         """Train from where the folder stands to the last update."""
+        self.origin = origin_of(Path(prepared.model))
         self.method, self.panel, self.protocol = prepared.method, prepared.panel, prepared.protocol
         agree = self.world.agree
         agree(lambda: self._load(prepared.model))
         try:
             if not self.state.logged:
                 agree(self._close_update)
-            while self.state.update < self.total:
+            while not self.ended:
                 agree(self._update)
                 agree(self._close_update)
         except KeyboardInterrupt:
@@ -85,6 +100,7 @@ class Loop:
         finally:
             if self.journal is not None:
                 self.journal.close()
+            self.tools.close()
 
     def _load(self, model: str) -> None:
         folder, agree = self.world.first(lambda: checkpoint.latest(self.out)), self.world.agree
@@ -98,13 +114,16 @@ class Loop:
             self.state = agree(lambda: checkpoint.restore(folder, self.updater.optimiser, self.trainee))
             self.updater.steps_done = self.state.optimiser_steps
         self.state.start = self.state.start or dict(self.trainee.loaded.identity)
-        self.tools = Toolbox(
-            self.config, self.panel, self.protocol, self.out, self.trainee, self.method, self.view, self.world
-        )
         self.world.first(self._open)
+        self.tools = Toolbox(
+            self.config, self.panel, self.protocol, self.out, self.trainee, self.method, self.view,
+            self._rollers(model), self.world,
+        )  # fmt: skip
+        past = read_journal(self.out) if self.world.leads else []
+        self.view.start(self.total, self._title(), list(self.panel.families()), past)
 
     def _open(self) -> None:
-        """Open the files that the first process writes, and the view."""
+        """Open the files that the first process writes."""
         drop_validations(self.out, self.state.update)
         # An update that was not logged yet is closed first; lines after the checkpoint's are made again.
         lines = self.state.update if self.state.logged else self.state.update - 1
@@ -117,8 +136,12 @@ class Loop:
             note=self.view.note,
         )
         self.journal = Journal(self.out, after=lines, trackers=trackers)
-        past = read_journal(self.out)
-        self.view.start(self.total, self._title(), list(self.panel.families()), past)
+
+    def _rollers(self, model: str) -> Rollers | None:
+        if self.cluster is None or not self.method.samples_policy:
+            return None
+        protocol = rollout_protocol(self.config, self.protocol)
+        return Rollers(self.cluster, self.config, model, self.panel, protocol, self.trainee, self.view.note)
 
     def _title(self) -> str:
         config = self.config
@@ -149,7 +172,6 @@ class Loop:
                     raise self.world.first(partial(self._halted, error, batch.samples)) from None
             metrics |= self.method.after(batch)
             metrics["memory/peak_gib"] = max(self.world.exchange(peak_gib))
-            self.world.first(lambda: self._trace(batch, number + 1))
             self._count(batch, metrics)
             done = replace(
                 self.state,
@@ -159,19 +181,19 @@ class Loop:
                 metrics=metrics,
             )
             self.state = self.world.first(lambda: done)  # clocks differ, and what follows from them must not
+            self.world.first(lambda: self._trace(batch, number + 1))
 
     def _trace(self, batch: Batch, number: int) -> None:
-        track = self.config.track
-        if self.method.samples_policy and batch.trajectories and traces_due(track, number, self.total):
+        track, last = self.config.track, number if self.ended else self.total
+        if self.method.samples_policy and batch.trajectories and traces_due(track, number, last):
             beta = getattr(self.method.settings, "beta", None)
             write_traces(self.out, number, batch, self.trainee.loaded.tokenizer, beta, track.traces)
 
     def _halted(self, error: NotFinite, samples: list[Any]) -> SeedBenchError:
         """Keep what is needed to look into it: the weights before the step and the batch."""
         folder = self.out / "halted"
-        label = {"label": "before the step that failed", "update": self.state.update}
         try:
-            checkpoint.save_weights(folder, self.trainee, label)
+            checkpoint.save_weights(folder, self.trainee, self._label("before the step that failed"))
             error.dump(samples, folder / "batch.npz")
         except (SeedBenchError, OSError) as full:
             reason = str(full).rstrip(".")
@@ -187,13 +209,17 @@ class Loop:
         totals = dict(self.state.totals)
         played = [*(t.episode for t in batch.trajectories), *batch.discarded]
         episodes = played if self.method.samples_policy else []
+        asked = self.tools.asked()
+        seconds = sum(metrics[f"time/{p}"] for p in ("rollout", "signals", "update"))
+        on_gpu = self.trainee.loaded.model.device.type == "cuda"
         for key, amount in (
-            ("tokens/prompt", sum(e.usage.prompt_tokens for e in episodes)),
-            ("tokens/generated", sum(e.usage.generated_tokens for e in episodes)),
+            ("tokens/prompt", asked.prompt_tokens + sum(e.usage.prompt_tokens for e in episodes)),
+            ("tokens/generated", asked.generated_tokens + sum(e.usage.generated_tokens for e in episodes)),
             ("tokens/trained", metrics.get("update/tokens", 0.0)),
             ("steps/environment", sum(len(e.turns) for e in episodes)),
             ("episodes", len(episodes)),
-            ("seconds", sum(metrics[f"time/{p}"] for p in ("rollout", "signals", "update"))),
+            ("seconds", seconds),
+            ("seconds/gpu", seconds * self.world.size if on_gpu else 0.0),
         ):
             totals[key] = totals.get(key, 0.0) + amount
         self.state.totals = totals
@@ -202,7 +228,7 @@ class Loop:
     def _close_update(self) -> None:
         """Validate where it is due, log the update's line, save."""
         number, metrics = self.state.update, dict(self.state.metrics)
-        last = number == self.total
+        last = self.ended
         if last:
             self._save_weights(checkpoint.FINAL, self._label("final"))
         if self._validation_due(number, last):
@@ -228,6 +254,7 @@ class Loop:
         elif number:
             identity = {"kind": "training", "update": number, "start": identity, "configuration": self.digest}
         policy = self.tools.policy(identity=identity)
+        policy.origin = self._label("validation") if number else self.origin
         folder = validation_folder(self.out, number)
         return validate(self.config, self.protocol, policy, folder, self.view.progress("validation"))
 
@@ -248,7 +275,7 @@ class Loop:
             self._save_weights(checkpoint.BEST, label)
 
     def _label(self, text: str) -> dict[str, Any]:
-        return {"label": text, "method": self.config.method, "update": self.state.update}
+        return checkpoint.label(text, self.config, self.state, self.origin)
 
     def _save_weights(self, name: str, label: dict[str, Any]) -> None:
         with self.interrupts.shielded():
@@ -292,8 +319,10 @@ def peak_gib() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20  # kibibytes on Linux
 
 
-def train(config: TrainConfig, out: Path, *, quiet: bool = False) -> dict[str, Any]:
+def train(config: TrainConfig, out: Path, *, quiet: bool = False, cluster: Cluster | None = None) -> dict[str, Any]:
     """Train a configuration into a folder, or go on there, and return what there is to show.
+
+    With `cluster` its workers play the training roll-outs; it is no setting of the run.
 
     Returns:
         `final`: folder of the final weights; `tables`: (label, summary) of the validations before the first and after
@@ -309,26 +338,26 @@ def train(config: TrainConfig, out: Path, *, quiet: bool = False) -> dict[str, A
     """
     with Interrupts(once=several() > 1) as interrupts:
         world = join(interrupts)
-        return world.agree(lambda: _train(placed(config, world), out, world, quiet))
+        return world.agree(lambda: _train(placed(config, world), out, world, quiet, cluster))
 
 
-def _train(config: TrainConfig, out: Path, world: World, quiet: bool) -> dict[str, Any]:
+def _train(config: TrainConfig, out: Path, world: World, quiet: bool, cluster: Cluster | None) -> dict[str, Any]:
     from rich.console import Console
 
     with ExitStack() as held:
         run = world.agree(lambda: held.enter_context(open_run(config, out)) if world.leads else None)
         world.agree(lambda: refuse_apart(out))
-        prepared = prepare(config, out, lambda stage, folder: train_stage(stage, out / folder, quiet, world), world)
+        prepared = prepare(config, out, lambda c, folder: train_stage(c, out / folder, quiet, world, cluster), world)
         if run is not None:
             run.note_panel(prepared.panel)
         with make_view(Console(stderr=True), quiet or not world.leads) as view:
-            loop = Loop(config, out, view, world)
+            loop = Loop(config, out, view, world, cluster)
             try:
                 loop.run(prepared)
             finally:
                 if run is not None:
                     run.end(loop.state.totals)
-        return {"final": out / checkpoint.FINAL} if run is None else _shown(run, out, loop.total)
+        return {"final": out / checkpoint.FINAL} if run is None else _shown(run, out, loop.state.update)
 
 
 def _shown(run: TrainingRun, out: Path, last: int) -> dict[str, Any]:
@@ -342,9 +371,10 @@ def _shown(run: TrainingRun, out: Path, last: int) -> dict[str, Any]:
     }
 
 
-def train_stage(config: TrainConfig, out: Path, quiet: bool, world: World) -> str:
-    """Train a stage of another run unless it is done; the path of its final weights."""
+def train_stage(config: TrainConfig, out: Path, quiet: bool, world: World, cluster: Cluster | None = None) -> str:
+    """Train a stage of another run unless it is done; the path of its final weights. Budgets are the run's own."""
+    config = config.model_copy(update={"budget": Budget()})
     final = out / checkpoint.FINAL
     if not world.first((final / checkpoint.LABEL).is_file):
-        train(config, out, quiet=quiet)
+        train(config, out, quiet=quiet, cluster=cluster)
     return str(final)

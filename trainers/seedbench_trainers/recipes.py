@@ -2,7 +2,8 @@
 
 A recipe is a TOML file: `summary`, the `suites` it is for, a default `model`, `updates`, and the sections of
 `config.py`. `[method]` holds the method's own settings. `[methods.NAME]` and `[models."NAME"]` hold the same sections
-again, for runs of that method and of that model (matched by the last part of its name). Later wins: the recipe, the
+again, for runs of that method and of that model (matched by the last part of its name, or of the model's behind a
+checkpoint). Later wins: the recipe, the
 method, the model, the command line.
 """
 
@@ -20,7 +21,7 @@ from typing import Any
 from seedbench.errors import UsageError, unknown
 from seedbench.models import MODELS
 from seedbench.registry import get_method, get_suite, method_names
-from seedbench_trainers.checks import checked, make_method, refuse_contradictions
+from seedbench_trainers.checks import base_model, checked, make_method, refuse_contradictions
 from seedbench_trainers.config import TrainConfig
 from seedbench_trainers.tiny import is_tiny, size_of
 
@@ -156,7 +157,8 @@ def resolve(
         get_suite(suite)
     elif recipe is None:
         raise UsageError("name a suite with --suite, or a recipe with --recipe (`seedbench train --list`).")
-    chosen = load_recipe(recipe) if recipe is not None else default_recipe(suite or "", model or "")
+    known = base_model(model) if model else ""
+    chosen = load_recipe(recipe) if recipe is not None else default_recipe(suite or "", known)
     suite = suite or chosen.suites[0]
     if suite not in chosen.suites:
         raise UsageError(
@@ -166,7 +168,7 @@ def resolve(
     _check_model(model, chosen)
     table = merged(chosen.settings, chosen.methods.get(method, {}))
     for name, overlay in chosen.models.items():
-        if _last(name) & _last(model):
+        if _last(name) & (_last(model) | _last(known)):
             table = merged(table, overlay)
     for text in overrides:
         table = merged(table, _override(text))

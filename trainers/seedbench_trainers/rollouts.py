@@ -15,10 +15,13 @@ from seedbench.protocol import Protocol
 from seedbench.rollout import derive_seed
 from seedbench.types import Episode, Outcome, Task, Turn
 from seedbench_trainers.advantages import Array, zero_variance
-from seedbench_trainers.collect import Attempt, Played, Rewrite, play
+from seedbench_trainers.collect import Attempt, Played, Rewrite, play, unbroken
 from seedbench_trainers.config import Reward, TrainConfig
 from seedbench_trainers.distributed import World
 from seedbench_trainers.records import Batch, Trajectory, merge_turns
+
+Elsewhere = Callable[[Sequence[Attempt], int], list[Played]]
+"""Plays attempts of an iteration, whose number is given, on other machines; broken episodes included."""
 
 
 def drawn(panel: Panel, seed: int, first: int, count: int) -> list[Task]:
@@ -47,6 +50,8 @@ class RolloutPlan:
     """Makes the policy of an iteration: the frozen snapshot."""
     rewrite: Rewrite | None
     told: Callable[[Episode], None]
+    elsewhere: Elsewhere | None = None
+    """Plays them in the place of `policy`."""
     world: World = field(default_factory=World)
 
     def collect(self, iteration: int) -> Batch:
@@ -84,6 +89,8 @@ class RolloutPlan:
             for group, task in enumerate(tasks, start=first_group)
             for member in range(size)
         ]
+        if self.elsewhere is not None:
+            return unbroken(self.elsewhere(attempts, iteration))
         return play(
             attempts, self.panel, self.protocol, self.policy(), rewrite=self.rewrite, told=self.told, world=self.world
         )  # fmt: skip

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from seedbench.panels import Panel
 from seedbench.policies.base import ContextOverflow, PolicyFault, Request, Response, Sampling
@@ -13,7 +14,7 @@ from seedbench.policies.prompts import PromptTokens
 from seedbench.policies.transformers_ import TransformersPolicy
 from seedbench.protocol import Protocol
 from seedbench.rollout import derive_seed
-from seedbench.types import Message, Task
+from seedbench.types import Message, Task, Usage
 from seedbench_trainers.base import Method
 from seedbench_trainers.config import TrainConfig
 from seedbench_trainers.distributed import World, evenly
@@ -24,8 +25,26 @@ from seedbench_trainers.setup import rollout_protocol
 from seedbench_trainers.trainee import Trainee
 from seedbench_trainers.view import TrainView
 
+if TYPE_CHECKING:
+    from seedbench_trainers.remote import Rollers
+
 T = TypeVar("T")
 Asked = tuple[int, tuple[Message, ...]]
+
+
+def rollout_policy(
+    config: TrainConfig, trainee: Trainee, *, record: bool = False, identity: dict[str, object] | None = None
+) -> TransformersPolicy:
+    """A trainee as a policy of the harness, at its present weights; `record` keeps the tokens."""
+    return TransformersPolicy.serving(
+        trainee.loaded,
+        name=config.method,
+        identity=dict(identity or trainee.loaded.identity),
+        batch_size=config.rollout.batch_size,
+        record=record,
+        cache_gib=config.rollout.cache_gib,
+        autocast_dtype=trainee.autocast,
+    )
 
 
 class Toolbox:
@@ -40,35 +59,30 @@ class Toolbox:
         trainee: Trainee,
         method: Method,
         view: TrainView,
+        rollers: Rollers | None = None,
         world: World | None = None,
     ) -> None:
         self.config, self.panel, self.protocol, self.out = config, panel, protocol, out
         self._trainee, self._view, self._world = trainee, view, world or World()
+        self._asked = Usage()
         self.loaded = loaded = trainee.loaded
         self._prompts = PromptTokens(loaded.tokenizer, loaded.template, name=config.model, eos=loaded.eos)
-        rewrites = type(method).prompt is not Method.prompt
+        rewrite = method.prompt if type(method).prompt is not Method.prompt else None
         self._plan = RolloutPlan(
             config=config,
             panel=panel,
             protocol=rollout_protocol(config, protocol),
             policy=lambda: self.policy(record=True),
-            rewrite=method.prompt if rewrites else None,
+            rewrite=rewrite,
             told=view.episode,
+            elsewhere=None if rollers is None else partial(rollers.play, rewrite=rewrite, told=view.episode),
             world=self._world,
         )
+        self._rollers = rollers
 
     def policy(self, *, record: bool = False, identity: dict[str, object] | None = None) -> TransformersPolicy:
         """The model under training as a policy of the harness, at its present weights."""
-        loaded, settings = self._trainee.loaded, self.config.rollout
-        return TransformersPolicy.serving(
-            loaded,
-            name=self.config.method,
-            identity=dict(identity or loaded.identity),
-            batch_size=settings.batch_size,
-            record=record,
-            cache_gib=settings.cache_gib,
-            autocast_dtype=self._trainee.autocast,
-        )
+        return rollout_policy(self.config, self._trainee, record=record, identity=identity)
 
     def rollouts(self, iteration: int) -> Batch:
         """See `base.Tools`."""
@@ -111,7 +125,14 @@ class Toolbox:
         def work(some: Sequence[Asked]) -> list[Response | None]:
             return asyncio.run(self._ask(some, sampling)) if some else []
 
-        return self._world.shared(numbered, range(len(numbered)), work)
+        answers = self._world.shared(numbered, range(len(numbered)), work)
+        self._asked = sum((answer.usage for answer in answers if answer), self._asked)
+        return answers
+
+    def asked(self) -> Usage:
+        """Tokens of the answers of `ask` since the last call of this function."""
+        spent, self._asked = self._asked, Usage()
+        return spent
 
     async def _ask(self, prompts: Sequence[Asked], sampling: Sampling) -> list[Response | None]:
         policy = self.policy()
@@ -142,6 +163,11 @@ class Toolbox:
     def once(self, work: Callable[[], T]) -> T:
         """See `base.Tools`."""
         return self._world.first(work)
+
+    def close(self) -> None:
+        """End what plays roll-outs elsewhere."""
+        if self._rollers is not None:
+            self._rollers.close()
 
     def note(self, message: str) -> None:
         """See `base.Tools`."""

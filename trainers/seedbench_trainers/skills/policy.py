@@ -37,6 +37,7 @@ class SkilledPolicy(Policy):
         """Open the other policy, which may learn its name then."""
         await self._policy.open()
         self.name = f"{self._policy.name}*"
+        self.gpus, self.origin = self._policy.gpus, self._policy.origin
 
     async def close(self) -> None:
         """Close the other policy."""

@@ -1,0 +1,191 @@
+"""Submissions: only verified bundles come in, each content once, and every one can be verified again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+
+import seedbench
+from seedbench.bundle import LIMITS, is_bundle, opened, pack, read_submission
+from seedbench.errors import SeedBenchError, UsageError
+from seedbench.runs import read_episodes, read_manifest, write_json
+from seedbench.store import file_sha256
+from seedbench.subject import SUBMISSION, subject
+from seedbench.verify import verify
+
+FOLDER = "submissions"
+Told = Callable[[str], None]
+
+_LARGEST = 1 << 20
+"""Bytes of a record of verification."""
+
+
+class Verified(BaseModel):
+    """The record beside a submission: what was replayed when it was added."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+
+    schema_: Literal["seedbench.verified/1"] = Field(alias="schema")
+    submission: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+    """SHA-256 of submission.json, which holds those of the other files."""
+    seedbench: str
+    """The version that verified it."""
+    episodes: Annotated[int, Field(ge=0)]
+    turns: Annotated[int, Field(ge=0)]
+    notes: tuple[str, ...]
+    """What could not be checked."""
+
+
+def add(source: Path, folder: Path, *, told: Told = lambda line: None) -> Path:
+    """Verify a run, a bundle or an archive of one, and copy it into a leaderboard's folder; returns where to.
+
+    Raises:
+        UsageError: `source` is none of them, or was not made on a whole panel.
+        SeedBenchError: it is not what it claims to be (the first difference is named), or is here already.
+    """
+    with opened(source) as run, TemporaryDirectory(prefix="seedbench-") as draft:
+        bundle = run if is_bundle(run) else pack(run, Path(draft) / "bundle")
+        record = _verified(bundle, str(source), told)
+        manifest = read_manifest(bundle)
+        if "[" in (panel := manifest["settings"]["panel"]["name"]):
+            raise UsageError(f"'{source}' was made on a part of a panel ({panel}): a leaderboard compares whole ones.")
+        place = folder / FOLDER / _safe(manifest["panel"]["suite"]) / identity(bundle)
+        if twin := _twin(place):
+            raise SeedBenchError(f"'{source}' is here already: '{twin}' has the same settings and responses.")
+        _copy(bundle, place)
+        write_json(record_of(place), record.model_dump(by_alias=True, mode="json"))
+    return place
+
+
+def _verified(bundle: Path, name: str, told: Told) -> Verified:
+    report = verify(bundle, told=told)
+    if report.findings:
+        more = f" (and {report.findings - 1:,} more)" if report.findings > 1 else ""
+        raise SeedBenchError(
+            f"'{name}' is not what it claims to be: {report.first[0]}{more} `seedbench verify` shows the rest."
+        )
+    return Verified(
+        schema="seedbench.verified/1", submission=file_sha256(bundle / SUBMISSION), seedbench=seedbench.__version__,
+        episodes=report.episodes, turns=report.turns, notes=report.notes,
+    )  # fmt: skip
+
+
+def _copy(bundle: Path, place: Path) -> None:
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(dir=place.parent, prefix=".") as draft:
+            made = Path(draft) / place.name
+            made.mkdir()
+            for name in LIMITS:
+                shutil.copyfile(bundle / name, made / name)
+            made.rename(place)
+    except OSError as error:
+        raise SeedBenchError(f"cannot write '{place}': {error.strerror}.") from error
+
+
+def identity(bundle: Path) -> str:
+    """A submission's name: method, model, panel, and twelve digits of the hash of its content.
+
+    The content is the run's settings and the responses of every attempt: neither times nor who submits it, nor the
+    order in which episodes ended.
+    """
+    settings = read_manifest(bundle)["settings"]
+    responses = {episode.key: [turn.response for turn in episode.turns] for episode in read_episodes(bundle)}
+    digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
+    for (task, repeat), texts in sorted(responses.items()):
+        digest.update(json.dumps([task, repeat, texts]).encode())
+    who = subject(bundle)
+    parts = [_safe(part) for part in (who.method, who.model, settings["panel"]["name"]) if part]
+    return "-".join([*parts, digest.hexdigest()[:12]])
+
+
+def _safe(text: str) -> str:
+    """A part of a file's name that every system takes: at most 40 of a-z, 0-9, `_`, `.` and `-`, no point in front."""
+    return re.sub(r"[^a-z0-9_.]+", "-", text.lower()).strip("-.")[:40] or "unnamed"
+
+
+def _twin(place: Path) -> Path | None:
+    """The submission of the suite with the same content, under whatever name."""
+    return next((other for other in place.parent.glob(f"*-{place.name[-12:]}") if other.is_dir()), None)
+
+
+def record_of(place: Path) -> Path:
+    """Where the record of a submission's verification lies."""
+    return place.with_name(f"{place.name}.json")
+
+
+def read_record(place: Path) -> Verified:
+    """The record of a submission. Raises SeedBenchError where there is none, or one of another submission."""
+    path = record_of(place)
+    try:
+        if path.is_symlink() or path.stat().st_size > _LARGEST:
+            raise SeedBenchError(f"'{path}' is no record of a verification.")
+        record = Verified.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        raise SeedBenchError(
+            f"'{place.name}' was not verified (no {path.name}): add it with `seedbench leaderboard add`."
+        ) from None
+    except ValidationError as error:
+        raise SeedBenchError(f"'{path}' is damaged: {error.errors()[0]['msg']}.") from error
+    if record.submission != file_sha256(place / SUBMISSION):
+        raise SeedBenchError(f"'{path}' is of another submission than '{place.name}': add it again.")
+    return record
+
+
+def submissions(folder: Path) -> Iterator[Path]:
+    """The folders of all submissions, by suite and name; links are none."""
+    for suite in _inside(folder / FOLDER):
+        yield from _inside(suite)
+
+
+def _inside(folder: Path) -> list[Path]:
+    paths = sorted(folder.iterdir()) if folder.is_dir() else []
+    return [path for path in paths if path.is_dir() and not path.is_symlink()]
+
+
+def check(folder: Path, *, told: Told = lambda line: None) -> list[str]:
+    """Verify every submission again: a sentence for each that is wrong, and for each file that does not belong there.
+
+    Raises UsageError where the folder holds no submissions.
+    """
+    if not (folder / FOLDER).is_dir():
+        raise UsageError(f"'{folder}' is no leaderboard (no {FOLDER}/): name one with --folder.")
+    problems, held = list(_strays(folder)), dict[str, str]()
+    for place in submissions(folder):
+        name = f"{place.parent.name}/{place.name}"
+        told(name)
+        try:
+            problems += _wrong(place, name)
+            twin = held.setdefault(f"{place.parent.name} {place.name[-12:]}", name)
+            if twin != name:
+                problems.append(f"{name}: its content is that of {twin}.")
+        except SeedBenchError as error:
+            problems.append(f"{name}: {error}")
+    return problems
+
+
+def _wrong(place: Path, name: str) -> Iterator[str]:
+    report = verify(place)
+    if report.findings:
+        yield from (f"{name}: {text}" for text in report.first)
+        return
+    read_submission(place)
+    read_record(place)
+    if (right := identity(place)) != place.name or _safe(read_manifest(place)["panel"]["suite"]) != place.parent.name:
+        yield f"{name}: its place is {_safe(read_manifest(place)['panel']['suite'])}/{right}."
+
+
+def _strays(folder: Path) -> Iterator[str]:
+    places = set(submissions(folder))
+    right = {*places, *map(record_of, places), *_inside(folder / FOLDER)}
+    for path in sorted(path for level in ("*", "*/*") for path in (folder / FOLDER).glob(level)):
+        if path not in right:
+            yield f"'{path}' is no submission and no record of one."

@@ -1,0 +1,169 @@
+"""What the runs of a study left: rates on the panels, costs, learning curves. Read from files alone."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seedbench.errors import SeedBenchError
+from seedbench.statistics.means import t_quantile
+from seedbench.study.plan import TRAINING, Job, evaluation
+from seedbench.study.run import METRICS, USAGE
+from seedbench.study.spec import Study
+from seedbench.tables import load_summary
+
+Series = NDArray[np.float64]
+
+_ALIKE = 1e-9
+"""Standard errors below it are rounding."""
+
+AXES = {"steps/environment": "environment steps", "tokens/generated": "generated tokens", "seconds": "seconds"}
+"""Running totals that a learning curve is drawn against."""
+COSTS = {
+    "steps/environment": "Environment steps",
+    "tokens/prompt": "Prompt tokens",
+    "tokens/generated": "Generated tokens",
+    "tokens/trained": "Trained tokens",
+    "seconds": "Seconds",
+    "seconds/gpu": "GPU seconds",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A rate in [0, 1] with its 95 % interval."""
+
+    mean: float
+    lo: float
+    hi: float
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """The validations of a run, in order: success (N,) in [0, 1], and what had been spent by then."""
+
+    success: Series
+    spent: dict[str, Series]
+    """Axis -> (N,), rising; 0 before the first update."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A finished run."""
+
+    job: Job
+    curve: Curve
+    cost: dict[str, float]
+    """Total of each kind; without what the run began from."""
+    cpu_hours: float | None
+    """Training and evaluations; None where it was not kept."""
+    summaries: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Name of the panel in the report -> summary."""
+
+
+def load_results(study: Study, jobs: Sequence[Job], root: Path) -> tuple[list[Result], list[str]]:
+    """The runs that have a journal and every evaluation, and the names of the others.
+
+    Raises SeedBenchError where a file is there but damaged.
+    """
+    usage = _usage(root / USAGE)
+    found, missing = [], []
+    for job in jobs:
+        panels = () if job.is_start else study.evaluation.panels
+        needed = [job.folder / TRAINING, job.folder / METRICS]
+        needed += [evaluation(job, panel) / "summary.json" for panel in panels]
+        if not all(path.is_file() for path in needed):
+            missing.append(job.name)
+            continue
+        rows = _journal(job.folder / METRICS)
+        found.append(
+            Result(
+                job,
+                _curve(rows),
+                {name: rows[-1].get(name, 0.0) if rows else 0.0 for name in COSTS},
+                usage.get(job.name),
+                {panel: load_summary(evaluation(job, panel)) for panel in panels},
+            )
+        )
+    return found, missing
+
+
+def _journal(path: Path) -> list[dict[str, float]]:
+    """The metrics of each line of a training's journal; what is no number is left out, and so is a torn last line."""
+    rows = []
+    for number, line in enumerate(path.read_bytes().split(b"\n")[:-1], start=1):
+        try:
+            metrics = json.loads(line)["metrics"]
+            rows.append({str(name): float(value) for name, value in metrics.items() if value is not None})
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise SeedBenchError(
+                f"'{path}' line {number} is damaged ({type(error).__name__}); delete that line."
+            ) from error
+    return rows
+
+
+def _curve(rows: Iterable[dict[str, float]]) -> Curve:
+    scored = [row for row in rows if "validation/success" in row]
+    spent = {axis: np.array([row.get(axis, 0.0) for row in scored]) for axis in AXES}
+    return Curve(np.array([row["validation/success"] for row in scored]), spent)
+
+
+def _usage(path: Path) -> dict[str, float]:
+    """Run -> hours of processor time, over all its processes."""
+    hours: dict[str, float] = {}
+    lines = path.read_bytes().split(b"\n")[:-1] if path.is_file() else []
+    for number, line in enumerate(lines, start=1):
+        try:
+            used = json.loads(line)
+            hours[used["run"]] = hours.get(used["run"], 0.0) + float(used["cpu_seconds"]) / 3600
+        except (ValueError, KeyError, TypeError) as error:
+            raise SeedBenchError(
+                f"'{path}' line {number} is damaged ({type(error).__name__}); delete that line."
+            ) from error
+    return hours
+
+
+def cells_of(results: Iterable[Result], *, full: bool = True) -> dict[str, list[Result]]:
+    """Label -> its runs, those with all of the data unless not `full`; starts are left out."""
+    cells: dict[str, list[Result]] = {}
+    for result in results:
+        if not result.job.is_start and (result.job.fraction == 1 or not full):
+            cells.setdefault(result.job.cell, []).append(result)
+    return cells
+
+
+def over_seeds(rates: Sequence[dict[str, Any]]) -> Estimate | None:
+    """The mean of one rate a seed (`{"rate", "ci"}` of a summary) with Student's interval over seeds, cut to [0, 1].
+
+    Of one seed, and where all agree, the first summary's interval, over tasks. None where a seed has no rate.
+    """
+    values = [rate["rate"] for rate in rates]
+    if not values or any(value is None for value in values):
+        return None
+    found = mean_over(values)
+    return Estimate(found.mean, *rates[0]["ci"]) if found.lo == found.hi else found
+
+
+def mean_over(values: Sequence[float]) -> Estimate:
+    """Mean with Student's 95 % interval over seeds, cut to [0, 1]; nothing but the mean where they do not differ."""
+    mean, count = math.fsum(values) / len(values), len(values)
+    spread = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / max(1, count - 1) / count)
+    half = t_quantile(count - 1) * spread if spread > _ALIKE else 0.0
+    return Estimate(mean, max(0.0, mean - half), min(1.0, mean + half))
+
+
+def at(curve: Curve, axis: str, where: float | Series) -> Series:
+    """Validation success where so much was spent, on the line between neighbouring validations; NaN without any.
+
+    Outside the curve it is that of its nearest end.
+    """
+    if not len(curve.success):
+        return np.full(np.shape(where), math.nan)
+    return np.asarray(np.interp(where, curve.spent[axis], curve.success), dtype=np.float64)

@@ -1,0 +1,42 @@
+"""The formats of paper tables by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.resources import files
+
+from seedbench.errors import unknown
+from seedbench.tables.paper.data import to_csv, to_json
+from seedbench.tables.paper.latex import to_latex
+from seedbench.tables.paper.model import PaperTable, printed
+from seedbench.tables.paper.text import REPORTED, detail_of, name_of, to_markdown, to_terminal
+
+
+def to_html(table: PaperTable) -> str:
+    """The table as a whole page: no script, nothing from elsewhere, texts escaped and control characters as codes."""
+    from seedbench.report.site import environment
+
+    source = files("seedbench.tables.paper").joinpath("page.html.jinja").read_text(encoding="utf-8")
+    template = environment().from_string(source)
+    helpers = {"printed": printed, "name_of": name_of, "detail_of": detail_of}
+    return template.render(table=table, reported=REPORTED, **helpers) + "\n"
+
+
+PAPER_FORMATS: dict[str, Callable[[PaperTable], str]] = {
+    "terminal": to_terminal,
+    "markdown": to_markdown,
+    "latex": to_latex,
+    "html": to_html,
+    "csv": to_csv,
+    "json": to_json,
+}
+
+
+def render_paper(table: PaperTable, format: str) -> str:
+    """The table as text that ends in one newline; for colours and another width print a `PaperTerminal`.
+
+    Raises UsageError for an unknown format.
+    """
+    if format not in PAPER_FORMATS:
+        raise unknown("table format", format, PAPER_FORMATS)
+    return PAPER_FORMATS[format](table)
