@@ -59,21 +59,30 @@ def train_command(
     with one_voice() as world:
         config = world.agree(resolved)
         folder = out or default_folder(config)
-        if resume and not world.first((folder / RECORD).is_file):
-            raise UsageError(f"there is no run in '{folder}' to go on with; leave out --resume to begin one.")
-        if not ray and (workers > 1 or gpus_per_worker):
-            raise UsageError("--workers and --gpus-per-worker are for --ray; add --ray local, or leave them out.")
-        if ray and world.size > 1:
-            raise UsageError(
-                f"--ray gives roll-outs to workers, and {world.size} processes play them themselves: leave out --ray, or"
-                " start one process without torchrun."
-            )
-        cluster = None
-        if ray:
-            from seedbench.remote.cluster import Cluster
 
-            cluster = Cluster(ray, workers, gpus_per_worker)
-        world.agree(lambda: _train(config, folder, quiet, cluster))
+        def work() -> None:
+            if resume and not world.first((folder / RECORD).is_file):
+                raise UsageError(f"there is no run in '{folder}' to go on with; leave out --resume to begin one.")
+            _train(config, folder, quiet, _cluster(ray, workers, gpus_per_worker, world.size))
+
+        world.agree(work)
+
+
+def _cluster(ray: str, workers: int, gpus: float, processes: int) -> Cluster | None:
+    from seedbench.errors import UsageError
+
+    if ray and processes > 1:
+        raise UsageError(
+            f"--ray gives roll-outs to workers, and {processes} processes play them themselves: leave out --ray, or"
+            " start one process without torchrun."
+        )
+    if ray:
+        from seedbench.remote.cluster import Cluster
+
+        return Cluster(ray, workers, gpus)
+    if workers > 1 or gpus:
+        raise UsageError("--workers and --gpus-per-worker are for --ray; add --ray local, or leave them out.")
+    return None
 
 
 def _show(config: TrainConfig, out: Path | None) -> None:
