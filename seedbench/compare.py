@@ -188,7 +188,8 @@ def _evaluation(given: Path) -> tuple[Path, int | None, tuple[str, ...]]:
         )
     update = found[-1].name.removeprefix("update-").lstrip("0") or "0"
     note = f"{one_line(str(given))} is a training run: its last validation, after update {update} of {updates}."
-    return found[-1], seed, (note if int(update) == updates else f"{note} Training has not ended.",)
+    ended = (given / "final" / "seedbench.json").is_file()  # a budget may end it before its last update
+    return found[-1], seed, (note if ended else f"{note} Training has not ended.",)
 
 
 def _refuse_other(first: _Run, other: _Run) -> None:
