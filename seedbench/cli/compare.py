@@ -36,9 +36,10 @@ def compare_command(
 
 
 _CAPTION = (
-    "In percent; B - A with its 95 % interval. McNemar: exact, with Newcombe's interval. Permutation: of signs, with a"
-    " bootstrap of tasks. Seeds and tasks: both are a sample (t). Holm: p corrected over the comparisons of this report"
-    " (overall and families apart). Power 80: the smallest difference that would be found in 8 studies of 10."
+    "In percent; B - A with its 95 % interval. All: every task weighs the same; macro: every family does. McNemar:"
+    " exact, with Newcombe's interval. Permutation: of signs, with a bootstrap of tasks (macro: adjusted Wald). Seeds"
+    " and tasks: both are a sample (t). Holm: p corrected over the pairs of this report (all, macro, families apart)."
+    " Power 80: the smallest difference that would be found in 8 studies of 10."
 )
 
 
@@ -54,7 +55,7 @@ def _head(report: Report) -> str:
 def _cells(pair: Comparison) -> list[list[str]]:
     """A head and a line for each effect."""
     titles = ["Tasks", "n", "A", "B", "B - A", "95 %", "Only A", "Only B", "p", "Holm", "Power 80", "Test"]
-    return [titles, *(_line(effect) for effect in (*pair.families, pair.overall))]
+    return [titles, *(_line(effect) for effect in pair.effects)]
 
 
 def _line(effect: Effect) -> list[str]:
@@ -125,7 +126,7 @@ def _json(report: Report) -> str:
     import json
     from dataclasses import asdict
 
-    return json.dumps({"schema": "seedbench.compare/1", **asdict(report)}, indent=2, ensure_ascii=False) + "\n"
+    return json.dumps({"schema": "seedbench.compare/2", **asdict(report)}, indent=2, ensure_ascii=False) + "\n"
 
 
 def _csv(report: Report) -> str:
@@ -137,7 +138,7 @@ def _csv(report: Report) -> str:
     out = io.StringIO()
     writer: csv.DictWriter[str] | None = None
     for pair in report.comparisons:
-        for effect in (*pair.families, pair.overall):
+        for effect in pair.effects:
             about = {"panel": report.panel, "protocol": report.protocol, "metric": report.metric}
             row = {**about, "label_a": pair.a, "label_b": pair.b, **asdict(effect)}
             row = {

@@ -9,8 +9,8 @@ import typer
 
 def evaluate_command(
     policy: str = typer.Argument(
-        help="oracle, random, a baseline of the suite (rule), replay:RUN, openai:URL[#MODEL], a stored model"
-        " (`seedbench models list`), a Hugging Face folder or a hub name.",
+        help="oracle, random, a baseline of the suite (rule), replay:RUN, openai:URL[,URL...][#MODEL], vllm:MODEL,"
+        " a stored model (`seedbench models list`), a Hugging Face folder or a hub name.",
     ),
     panel: str = typer.Option(..., "--panel", "-p", help="Panel name (`seedbench panels list`) or panel file."),
     protocol: str = typer.Option("", help="Protocol name or TOML file; default: the suite's own."),

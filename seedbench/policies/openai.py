@@ -162,7 +162,8 @@ class OpenAIPolicy(Policy):
                 server.answered()
                 return answer
             wait = back_off(request.seed, attempt, self._back_off_seconds, answer.wait)
-            server.set_aside(wait, unreachable=answer.unreachable)
+            aside = back_off(request.seed, server.failures, self._back_off_seconds, answer.wait)
+            server.set_aside(aside, unreachable=answer.unreachable)
             attempt += 1
             if attempt > self._retries and not (answer.unreachable and time.monotonic() < patience):
                 raise PolicyFault(f"{server.shown} gave no answer in {attempt} attempts: {answer.text}.")

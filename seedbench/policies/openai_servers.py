@@ -48,8 +48,9 @@ class Server:
 
     def set_aside(self, seconds: float, *, unreachable: bool) -> None:
         """Note a failure. One that cannot be reached may come back with another model: it is asked again."""
-        self.failures += 1
-        self.until = time.monotonic() + seconds
+        now = time.monotonic()
+        self.failures += self.until <= now  # those of one moment count once
+        self.until = max(self.until, now + seconds)
         if unreachable:
             self.served = None
 

@@ -159,7 +159,7 @@ def back_off(seed: int, attempt: int, first: float, asked: float | None) -> floa
     The jitter spreads the retries of many episodes, and comes from the request's seed alone.
     """
     jitter = 0.5 + random.Random(f"{seed}:{attempt}").random()
-    return max(min(first * 2.0**attempt, _LONGEST_BACK_OFF) * jitter, asked or 0.0)
+    return max(min(first * 2.0 ** min(attempt, 30), _LONGEST_BACK_OFF) * jitter, asked or 0.0)
 
 
 def nested(data: Any, *keys: str) -> Any:

@@ -92,14 +92,14 @@ def _inverted(df: int, level: float) -> float:
     low, high = 0.0, math.pi / 2
     for _ in range(64):
         angle = (low + high) / 2
-        if t_probability(df, angle) < level:
+        if _probability(df, angle) < level:
             low = angle
         else:
             high = angle
     return math.sqrt(df) * math.tan((low + high) / 2)
 
 
-def t_probability(df: int, angle: float) -> float:
+def _probability(df: int, angle: float) -> float:
     """Between -t and t, where t = sqrt(df) * tan(angle): 26.7.3 for odd df, 26.7.4 for even df."""
     cosine, odd = math.cos(angle), df % 2
     terms = [cosine if odd else 1.0]

@@ -9,12 +9,16 @@
 
 import math
 from dataclasses import dataclass
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from seedbench.statistics.means import t_probability, t_quantile
 from seedbench.statistics.paired import permutation, unseen
+
+PAIRED_FROM = 5
+"""Seeds from which differences are taken seed by seed. Of fewer, a paired variance is small by chance so often that 5
+to 9 % of equal methods would be told apart; taken as different seeds, 3 % of three seeds and 6 % of two."""
 
 Floats = NDArray[np.float64]
 
@@ -75,13 +79,17 @@ def iqm_difference(
     return _limits(_iqms(_resampled(second, others)) - _iqms(_resampled(first, picks)), level)
 
 
-def crossed(a: ArrayLike, b: ArrayLike, *, paired: bool, level: float = 0.95) -> Crossed:
+def crossed(
+    a: ArrayLike, b: ArrayLike, *, paired: bool, families: ArrayLike | None = None, level: float = 0.95
+) -> Crossed:
     """Difference of two methods where both the tasks and the training seeds are a sample.
 
     Args:
         a: (seeds of A, tasks) success or score, means over attempts, each in [0, 1].
         b: (seeds of B, tasks), the same tasks in the same order.
         paired: row i of both was trained with the same seed, and the differences are taken seed by seed.
+        families: (tasks,) the family of each task, of at least 2 tasks each: the difference is then the mean of the
+            families' differences, and tasks vary within their family. None: all tasks weigh the same.
         level: coverage, in (0, 1).
 
     The variance of the mean is V = V_tasks + V_seeds - V_rest, from the mean squares of a two-way layout without
@@ -89,32 +97,56 @@ def crossed(a: ArrayLike, b: ArrayLike, *, paired: bool, level: float = 0.95) ->
     degrees of freedom, rounded down. A side of one seed adds no V_seeds: nothing is known of its variation.
     Raises ValueError where the tasks, or the seeds of paired sides, are not as many.
     """
+    from scipy.special import stdtr, stdtrit
+
     first, second = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     if first.shape[1] != second.shape[1] or (paired and first.shape != second.shape):
         raise ValueError("both sides need the same tasks, and paired sides the same seeds")
     by_task = second.mean(axis=0) - first.mean(axis=0)
-    n, difference = len(by_task), float(by_task.mean())
-    parts = [_variances(x) for x in ([second - first] if paired else [first, second]) if len(x) > 1 and n > 1]
-    tasks = float(by_task.var(ddof=1)) / n if n > 1 else 0.0
-    seeds, rest = (math.fsum(part[i] for part in parts) for i in (0, 1))
+    n = len(by_task)
+    kinds = np.zeros(n) if families is None else np.asarray(families)
+    groups = [kinds == kind for kind in np.unique(kinds)]
+    weights = np.sum([group / group.sum() / len(groups) for group in groups], axis=0)
+    difference = float(by_task @ weights)
+    sides = [x for x in ([second - first] if paired else [first, second]) if len(x) > 1 and n > 1]
+    varied = [group for group in groups if group.sum() > 1]
+    of_tasks = [(float(by_task[g].var(ddof=1)) / g.sum() / len(groups) ** 2, g.sum() - 1) for g in varied]
+    of_seeds = [(float((x @ weights).var(ddof=1)) / len(x), len(x) - 1) for x in sides]
+    of_rest = [_rest_part(x[:, g], len(groups)) for x in sides for g in varied]
+    tasks, seeds, rest = (math.fsum(part for part, _ in parts) for parts in (of_tasks, of_seeds, of_rest))
     variance = max(tasks + seeds - rest, tasks, seeds)
     if variance < 1e-18:  # neither task nor seed changes anything: see `unseen`
-        lo, hi = unseen(difference, n, level)
-        return Crossed(difference, lo, hi, permutation(by_task), max(1, n - 1), (hi - lo) / 2)
-    spread = tasks**2 / (n - 1) + math.fsum(v * v / (k - 1) + r * r / ((k - 1) * (n - 1)) for v, r, k in parts)
+        lo, hi = unseen(difference, 1 / float(weights @ weights), level)
+        return Crossed(difference, lo, hi, permutation(by_task * weights * n), max(1, n - 1), (hi - lo) / 2)
+    spread = math.fsum(part**2 / df for part, df in of_tasks + of_seeds + of_rest)
     df = max(1, math.floor(variance**2 / spread + 1e-9))
     error = math.sqrt(variance)
-    half = t_quantile(df, level) * error
-    p = max(0.0, 1 - t_probability(df, math.atan(abs(difference) / error / math.sqrt(df))))
-    enough = half + t_quantile(df, 0.6) * error  # 80 % lie below the two-sided quantile of 60 %
+    half = float(stdtrit(df, (1 + level) / 2)) * error
+    p = 2 * float(stdtr(df, -abs(difference) / error))
+    enough = _multiple(float(stdtrit(df, (1 + level) / 2)), df) * error
     return Crossed(difference, max(-1.0, difference - half), min(1.0, difference + half), p, df, min(1.0, enough))
 
 
-def _variances(x: Floats) -> tuple[float, float, int]:
-    """(seeds, tasks) -> variance of the mean from seeds, from what neither seed nor task explains; the seeds."""
+def _multiple(t: float, df: int, power: float = 0.8) -> float:
+    """How many estimated standard errors a difference must have, so that a repetition finds it with this power.
+
+    The repetition finds c with probability P(c s + e > t s'): e is normal, s and s' are independent estimates of the
+    error 1 on df degrees of freedom, of mean about m = 1 - 1 / (4 df) and variance 1 - m^2. With their sum taken as
+    normal that is (c - t) m = z_power sqrt(1 + (t^2 + c^2) (1 - m^2)), quadratic in c.
+    """
+    square, w = (1 - 1 / (4 * df)) ** 2, NormalDist().inv_cdf(power) ** 2
+    first = square - w * (1 - square)
+    return (
+        t * square + math.sqrt((t * square) ** 2 - first * (t * t * square - w * (1 + t * t * (1 - square))))
+    ) / first
+
+
+def _rest_part(x: Floats, families: int) -> tuple[float, int]:
+    """(seeds, tasks of one of `families`) -> what neither seed nor task explains of that variance, and its df."""
     k, n = x.shape
     rest = x - x.mean(axis=1, keepdims=True) - x.mean(axis=0) + x.mean()
-    return float(x.mean(axis=1).var(ddof=1)) / k, float((rest**2).sum()) / ((k - 1) * (n - 1) * k * n), k
+    df = (k - 1) * (n - 1)
+    return float((rest**2).sum()) / df / (k * n) / families**2, df
 
 
 def _picks(scores: Floats, seed: int, draws: int) -> NDArray[np.int64]:
@@ -128,9 +160,9 @@ def _resampled(scores: Floats, picks: NDArray[np.int64]) -> Floats:
 
 def _iqms(scores: Floats) -> Floats:
     """(draws, ...) -> (draws,)"""
-    flat = np.sort(scores.reshape(len(scores), -1), axis=1)
-    cut = flat.shape[1] // 4
-    return np.asarray(flat[:, cut : flat.shape[1] - cut].mean(axis=1))
+    from scipy.stats import trim_mean
+
+    return np.asarray(trim_mean(scores.reshape(len(scores), -1), 0.25, axis=1))
 
 
 def _limits(values: Floats, level: float) -> tuple[float, float]:

@@ -1,10 +1,11 @@
 """A real HTTP server on 127.0.0.1 that plays an OpenAI-compatible API from a script."""
 
 import json
+import socket
 import threading
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -38,19 +39,34 @@ def models(*names: str, owner: str = "someone") -> Reply:
 
 
 class FakeServer(AbstractContextManager["FakeServer"]):
-    """Answers `GET /v1/models` with `listing` and each `POST` with `script(body, number of that POST)`."""
+    """Answers `GET /v1/models` with `listing` and each `POST` with `script(body, number of that POST)`.
 
-    def __init__(self, script: Callable[[dict[str, Any], int], Reply], listing: Reply | None = None) -> None:
+    `info`: the reply to `GET /server_info`. `port`: 0 takes a free one. `late`: seconds until it listens.
+    """
+
+    def __init__(
+        self,
+        script: Callable[[dict[str, Any], int], Reply],
+        listing: Reply | None = None,
+        *,
+        info: Reply | None = None,
+        port: int = 0,
+        late: float = 0.0,
+    ) -> None:
         self.script = script
         self.listing = listing or models("tiny")
+        self.info = info or Reply(404, {"detail": "Not Found"})
+        self.port = port
+        self.late = late
         self.bodies: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
         self.most_at_once = 0
         self._at_once = 0
+        self._connections: list[socket.socket] = []
         self._lock = threading.Lock()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._server = ThreadingHTTPServer(("127.0.0.1", port), self._handler(), bind_and_activate=not port)
         self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
+        self._thread = threading.Thread(target=self._serve, daemon=True)
 
     @property
     def url(self) -> str:
@@ -64,7 +80,17 @@ class FakeServer(AbstractContextManager["FakeServer"]):
     def __exit__(self, *_: object) -> None:
         self._server.shutdown()
         self._server.server_close()
+        for connection in self._connections:  # a process that ends takes its connections with it
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
         self._thread.join()
+
+    def _serve(self) -> None:
+        time.sleep(self.late)
+        if self.port:
+            self._server.server_bind()
+            self._server.server_activate()
+        self._server.serve_forever(0.01)
 
     def answer(self, body: dict[str, Any], headers: dict[str, str]) -> Reply:
         """Record one POST and play its reply, counting how many are under way."""
@@ -86,9 +112,13 @@ class FakeServer(AbstractContextManager["FakeServer"]):
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
 
+            def setup(self) -> None:
+                super().setup()
+                fake._connections.append(self.connection)
+
             def do_GET(self) -> None:
-                found = self.path == "/v1/models"
-                self._send(fake.listing if found else Reply(404, {"detail": "Not Found"}))
+                replies = {"/v1/models": fake.listing, "/server_info": fake.info}
+                self._send(replies.get(self.path.partition("?")[0], Reply(404, {"detail": "Not Found"})))
 
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))

@@ -101,13 +101,27 @@ def test_a_bundle_holds_the_run(honest: Path) -> None:
     bundle, run = honest / "bundle", honest / "run"
     assert sorted(path.name for path in bundle.iterdir()) == NAMES
     assert lzma.decompress((bundle / PACKED_LOG).read_bytes()) == (run / LOG).read_bytes()
-    for name in (MANIFEST, SUMMARY):
-        assert (bundle / name).read_bytes() == (run / name).read_bytes()
+    assert (bundle / SUMMARY).read_bytes() == (run / SUMMARY).read_bytes()
+    held, ours = (json.loads((folder / MANIFEST).read_text()) for folder in (bundle, run))
+    assert {**held, "sessions": []} == {**ours, "sessions": []}
     claimed = read_submission(bundle)
     assert (claimed.model, claimed.method, claimed.submitter, claimed.note) == ("tiny", "babble", "me", "")
     assert claimed.log.bytes == (run / LOG).stat().st_size
-    assert claimed.files["manifest.json"].sha256 == hashlib.sha256((run / MANIFEST).read_bytes()).hexdigest()
+    assert claimed.files["manifest.json"].sha256 == hashlib.sha256((bundle / MANIFEST).read_bytes()).hexdigest()
     assert check_files(bundle) == []
+
+
+def test_folders_of_the_machine_are_not_published(honest: Path, tmp_path: Path) -> None:
+    run = shutil.copytree(honest / "run", tmp_path / "run")
+    manifest = json.loads((run / MANIFEST).read_text())
+    words = ["seedbench", "eval", "/home/me/models/mine", "--out", "runs/a b/c", "--panel=/data/p.jsonl", "~/x/y"]
+    manifest["sessions"][0]["command"] = [*words, "openai:http://host:8000/v1/chat#m", "searchqa/nq"]
+    (run / MANIFEST).write_text(json.dumps(manifest))
+    bundle = pack(run, tmp_path / "bundle", model="tiny", method="babble")
+    published = ["seedbench", "eval", "mine", "--out", "runs/a b/c", "--panel=p.jsonl", "y"]
+    command = json.loads((bundle / MANIFEST).read_text())["sessions"][0]["command"]
+    assert command == [*published, "openai:http://host:8000/v1/chat#m", "searchqa/nq"]
+    assert checked(bundle).first == ()
 
 
 def test_packing_twice_gives_equal_bytes(honest: Path, tmp_path: Path) -> None:

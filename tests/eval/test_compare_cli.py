@@ -46,6 +46,13 @@ def test_terminal(cli: Command, runs: Path) -> None:
         ["all", "12", "0.0", "100.0", "+100.0", "65.7", "to", "100.0", "0", "12", "4.9e-04", "4.9e-04"],
     ]
     assert all(line[-1] == "McNemar" for line in body)
+    # Families of 4 get a third of a task on both sides (k = 3): means 4 / (14/3) = 6/7, variances (1 - 36/49) / (14/3)
+    # = .056851 each, so that the limit is .85714 - 1.95996 * sqrt(.056851 / 3).
+    macro = next(line.split() for line in lines if line.startswith("macro"))
+    assert macro == [
+        "macro", "12", "0.0", "100.0", "+100.0", "58.7", "to", "100.0", "-", "-", "4.9e-04", "4.9e-04",
+        macro[12], "permutation",
+    ]  # fmt: skip
     assert "right solves 100.0 points more than lost [66 to 100] (McNemar p = 4.9e-04, n = 12)." in lines
     assert "Power 80" in told.out
 
@@ -58,7 +65,7 @@ def test_known_answer_in_every_format(cli: Command, runs: Path) -> None:
     assert "| all | 240 | 40.0 | 59.2 | +19.2 | 12.2 to 25.8 | 16 | 62 | 1.5e-07 | 1.5e-07 |" in markdown
     assert "after solves 19.2 points more than before" in markdown
     report = json.loads(cli(*words, "json").out)
-    assert (report["schema"], report["metric"]) == ("seedbench.compare/1", "success")
+    assert (report["schema"], report["metric"]) == ("seedbench.compare/2", "success")
     pair = report["comparisons"][0]
     assert (pair["conclusion"], pair["overall"]["only_a"], pair["overall"]["only_b"]) == (sentence, 16, 62)
     (row,) = csv.DictReader(io.StringIO(cli(*words, "csv").out))
@@ -77,7 +84,7 @@ def test_three_runs_labels_and_score(cli: Command, runs: Path, tmp_path: Path) -
     ]  # fmt: skip
     assert "R scores 100.0 points more than =L" in told.out
     rows = list(csv.DictReader(io.StringIO(cli("compare", *sides, "--labels", "=L,M,R", "--format", "csv").out)))
-    assert len(rows) == 3 * 4
+    assert [row["name"] for row in rows] == ["one", "two", "three", "all", "macro"] * 3
     assert rows[0]["label_a"] == "'=L"  # no formula for a spreadsheet
 
 

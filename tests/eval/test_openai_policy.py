@@ -171,7 +171,7 @@ def test_retry_after_is_honoured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(openai, "back_off", recorded)
     with FakeServer(script) as server:
         ask(policy(server))
-    assert asked == [7.0, None]
+    assert asked == [7.0, 7.0, None, None]  # for the request and for its server
 
 
 def test_failures_that_do_not_pass_become_a_fault_that_says_why() -> None:
@@ -259,6 +259,14 @@ def test_the_protocols_prompt_limit_is_checked_by_the_servers_count() -> None:
         assert ask(policy(server), request(dataclasses.replace(GREEDY, max_prompt_tokens=11)))[0].text == "x"
         with pytest.raises(ContextOverflow, match="11 tokens, the protocol allows 10"):
             ask(policy(server), request(dataclasses.replace(GREEDY, max_prompt_tokens=10)))
+
+
+def test_an_answer_that_the_server_shortened_to_fit_its_context_is_an_overflow() -> None:
+    listing = Reply(body={"data": [{"id": "m", "owned_by": "vllm", "max_model_len": 75}]})  # 11 of the prompt, 64 new
+    with FakeServer(lambda body, n: completion("x"), listing) as server:
+        assert ask(policy(server))[0].text == "x"
+        with pytest.raises(ContextOverflow, match="11 prompt tokens and 65 new ones exceed the model's context of 75"):
+            ask(policy(server), request(dataclasses.replace(GREEDY, max_new_tokens=65)))
 
 
 def test_another_bad_request_is_a_fault_at_once() -> None:
@@ -391,6 +399,7 @@ def test_back_off_doubles_with_jitter_from_the_seed_alone() -> None:
     assert all(0.5 <= wait / min(0.5 * 2**attempt, 30.0) < 1.5 for attempt, wait in enumerate(waits))
     assert back_off(3, 0, 0.5, None) != back_off(4, 0, 0.5, None)
     assert back_off(3, 0, 0.5, 9.0) == 9.0
+    assert 15.0 <= back_off(3, 5000, 0.5, None) < 45.0
 
 
 def test_retry_after_reads_seconds_and_dates() -> None:

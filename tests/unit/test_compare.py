@@ -15,7 +15,7 @@ from seedbench.compare import Report, compare, p_text
 from seedbench.errors import SeedBenchError, UsageError
 from seedbench.metrics import summarise
 from seedbench.runs import write_json
-from seedbench.statistics.paired import bootstrap, detectable, holm, mcnemar, newcombe, permutation
+from seedbench.statistics.paired import bootstrap, detectable, holm, mcnemar, newcombe, permutation, stratified
 from seedbench.statistics.seeds import crossed
 from seedbench.types import Episode, Outcome, Usage
 
@@ -181,25 +181,95 @@ def test_infrastructure_errors_leave_their_task_out(tmp_path: Path) -> None:
         compare([[tmp_path / "a"], [nothing]])
 
 
+# The mean of families
+
+
+def test_macro_weighs_families_alike(tmp_path: Path) -> None:
+    # Of 4 tasks of `few` B alone solves 3; of 40 of `many` A alone 4 and B alone 2: -1/22 weigh as much as 3/4.
+    a = {f"few/{i}": [0.0] for i in range(4)} | {f"many/{i}": [float(i < 4)] for i in range(40)}
+    b = {f"few/{i}": [float(i < 3)] for i in range(4)} | {f"many/{i}": [float(i in (7, 8))] for i in range(40)}
+    pair = compare([[write_run(tmp_path / "a", a)], [write_run(tmp_path / "b", b)]]).comparisons[0]
+    macro = pair.macro
+    assert macro is not None
+    assert pair.effects == (*pair.families, pair.overall, macro)
+    assert (macro.a, macro.b) == pytest.approx((0.05, (0.75 + 0.05) / 2))
+    assert (macro.name, macro.n, macro.test) == ("macro", 44, "permutation")
+    assert macro.difference == pytest.approx((0.75 - 0.05) / 2)
+    assert (macro.lo, macro.hi) == stratified([[1.0, 1.0, 1.0, 0.0], [-1.0] * 4 + [1.0] * 2 + [0.0] * 34])
+    # A task of `few` weighs ten of `many`: of the 2^9 signs those reach |28| where the three agree and the six give 2
+    # more at most against them: 2 * (number of sums of six signs >= -2) = 2 * (1 + 6 + 15 + 20 + 15) = 114.
+    assert macro.p == pytest.approx(114 / 512)
+    assert pair.overall.difference == pytest.approx(1 / 44)
+
+
+def test_one_family_or_a_family_of_one_task_has_no_macro(tmp_path: Path) -> None:
+    before, after = before_and_after()
+    one = [[write_run(tmp_path / name, results)] for name, results in (("a", before), ("b", after))]
+    assert compare(one).comparisons[0].macro is None
+    lonely = {"x/1": [1.0], "y/1": [0.0], "y/2": [0.0]}
+    two = [[write_run(tmp_path / name, lonely)] for name in ("c", "d")]
+    assert compare(two).comparisons[0].macro is None
+
+
+def test_the_sentence_doubts_by_the_macro_difference(tmp_path: Path) -> None:
+    # B alone wins 20 of the 100 tasks of `many`, A alone 1 of the 3 of `few`.
+    a = {f"few/{i}": [float(i == 0)] for i in range(3)} | {f"many/{i}": [0.0] for i in range(100)}
+    b = {f"few/{i}": [0.0] for i in range(3)} | {f"many/{i}": [float(i < 20)] for i in range(100)}
+    report = compare([[write_run(tmp_path / "a", a)], [write_run(tmp_path / "b", b)]])
+    assert told(report).startswith("b solves 18.4 points more than a [")
+    assert " Where every family weighs the same, no difference is detected: -6.7 points [" in told(report)
+
+
+def test_macro_tests_are_corrected_among_themselves(tmp_path: Path) -> None:
+    rates = zip("abc", (0.3, 0.4, 0.6), strict=True)
+    folders = [[write_run(tmp_path / name, drawn(i, rate))] for i, (name, rate) in enumerate(rates)]
+    found = [pair.macro for pair in compare(folders).comparisons if pair.macro]
+    assert [effect.p_holm for effect in found] == holm([effect.p for effect in found])
+    # Families of as many tasks: macro and micro are the same mean.
+    overall = [pair.overall.difference for pair in compare(folders).comparisons]
+    assert [effect.difference for effect in found] == pytest.approx(overall)
+
+
 # Seeds
+
+
+def trained(folder: Path, seed: int) -> Path:
+    """Make the run in `folder` one of a checkpoint trained with this seed."""
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["policy"]["trained"] = {"method": "grpo", "model": "tiny", "seed": seed, "update": 100}
+    write_json(folder / "manifest.json", manifest)
+    return folder
+
+
+@pytest.mark.parametrize("seeds", [4, 5])
+def test_evaluations_of_checkpoints_are_paired_by_training_seed(tmp_path: Path, seeds: int) -> None:
+    sides = [
+        [trained(write_run(tmp_path / f"{name}-{i}", drawn(10 * i + len(name))), i) for i in range(seeds)]
+        for name in ("grpo", "rlsd2")
+    ]
+    report = compare([sides[0], sides[1][::-1]])
+    found = report.comparisons[0].seeds
+    assert found is not None
+    assert found.paired == (seeds > 4)  # of fewer a paired variance tells too little
+    assert report.notes == (
+        () if seeds > 4 else ("grpo and rlsd are not paired by training seed: that takes 5 known, equal seeds.",)
+    )
 
 
 def test_groups_of_training_runs_are_paired_by_seed(tmp_path: Path) -> None:
     runs = {
         (name, seed): [(50, drawn(9, 0.5)), (100, drawn(10 * seed + i, rate))]
         for i, (name, rate) in enumerate([("grpo", 0.3), ("seed", 0.7)])
-        for seed in (0, 1, 2)
+        for seed in range(5)
     }
     folders = {key: write_training(tmp_path / f"{key[0]}-{key[1]}", key[1], of) for key, of in runs.items()}
     first, second = (
-        [folders[name, seed] for seed in order] for name, order in (("grpo", (0, 1, 2)), ("seed", (2, 0, 1)))
+        [folders[name, seed] for seed in order] for name, order in (("grpo", range(5)), ("seed", (2, 0, 4, 1, 3)))
     )
     report = compare([first, second])
     pair = report.comparisons[0]
     tasks = sorted(runs["grpo", 0][1][1], key=lambda task: hashlib.sha256(task.encode()).hexdigest())
-    a, b = (
-        np.array([[runs[name, seed][1][1][t][0] for t in tasks] for seed in (0, 1, 2)]) for name in ("grpo", "seed")
-    )
+    a, b = (np.array([[runs[name, seed][1][1][t][0] for t in tasks] for seed in range(5)]) for name in ("grpo", "seed"))
     expected = crossed(a, b, paired=True)
     assert (pair.a, pair.b, pair.overall.test) == ("grpo", "seed", "seeds and tasks")
     assert (pair.overall.p, pair.overall.lo, pair.overall.hi) == (expected.p, expected.lo, expected.hi)
@@ -208,7 +278,7 @@ def test_groups_of_training_runs_are_paired_by_seed(tmp_path: Path) -> None:
     assert pair.seeds.difference[0] == pytest.approx(pair.seeds.b[0] - pair.seeds.a[0])
     assert pair.seeds.difference[1] <= pair.seeds.difference[0] <= pair.seeds.difference[2]
     assert f"{first[0]} is a training run: its last validation, after update 100 of 100." in report.notes
-    assert len(report.notes) == 6
+    assert len(report.notes) == 10
     assert told(report).startswith("seed solves ")
 
 
@@ -218,7 +288,7 @@ def test_evaluations_do_not_know_their_training_seed(tmp_path: Path) -> None:
     report = compare([a, b])
     assert report.comparisons[0].seeds is not None
     assert not report.comparisons[0].seeds.paired
-    assert report.notes == ("a and b are not paired by training seed: known, equal seeds are needed.",)
+    assert report.notes == ("a and b are not paired by training seed: that takes 5 known, equal seeds.",)
 
 
 def test_checkpoints_may_differ_where_methods_need_not(tmp_path: Path) -> None:

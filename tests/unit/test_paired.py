@@ -8,8 +8,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from seedbench.statistics.paired import bootstrap, detectable, holm, mcnemar, newcombe, permutation, unseen
-from seedbench.statistics.seeds import crossed, iqm, iqm_difference, iqm_interval
+from seedbench.statistics.paired import (
+    bootstrap,
+    detectable,
+    holm,
+    mcnemar,
+    newcombe,
+    permutation,
+    stratified,
+    unseen,
+)
+from seedbench.statistics.seeds import _multiple, crossed, iqm, iqm_difference, iqm_interval
 
 COUNTS = st.integers(0, 40)
 DIFFERENCES = st.lists(st.sampled_from([-1.0, -2 / 3, -1 / 3, 0.0, 1 / 3, 2 / 3, 1.0]), min_size=1, max_size=40)
@@ -27,12 +36,18 @@ def test_mcnemar_equals_scipy(only_a: int, only_b: int) -> None:
 
 def test_mcnemar_worked_by_hand() -> None:
     assert mcnemar(0, 5) == 2 / 32
-    assert mcnemar(1, 5) == 2 * (1 + 6) / 64
+    assert mcnemar(1, 5) == pytest.approx(2 * (1 + 6) / 64, rel=1e-15)
     assert mcnemar(3, 3) == mcnemar(0, 0) == 1.0
     assert f"{mcnemar(16, 62):.1e}" == "1.5e-07"
     assert mcnemar(0, 1000) == 2.0**-999  # no underflow on the way
     with pytest.raises(ValueError, match="negative"):
         mcnemar(-1, 3)
+
+
+def test_mcnemar_equals_statsmodels() -> None:
+    tables = pytest.importorskip("statsmodels.stats.contingency_tables", reason="statsmodels is not installed")
+    for a, b in [(3, 11), (16, 62), (0, 7), (9, 8)]:
+        assert mcnemar(a, b) == pytest.approx(tables.mcnemar([[50, a], [b, 20]], exact=True).pvalue)
 
 
 # Newcombe's interval
@@ -160,7 +175,8 @@ def test_detectable_solves_connors_formula() -> None:
     for square, n in [(0.3, 240), (0.5, 134), (0.2, 500)]:
         d = detectable(square, n) - 1 / n
         z, w = stats.norm.ppf(0.975), stats.norm.ppf(0.8)
-        assert (z * math.sqrt(square) + w * math.sqrt(square - d * d)) ** 2 / d**2 == pytest.approx(n, rel=1e-9)
+        grown = square + d * d  # agents that differ disagree more
+        assert (z * math.sqrt(grown) + w * math.sqrt(grown - d * d)) ** 2 / d**2 == pytest.approx(n, rel=1e-9)
         assert detectable(square, n, binary=False) == pytest.approx(d)
 
 
@@ -174,7 +190,7 @@ def test_detectable_never_exceeds_the_disagreement_it_needs() -> None:
 @pytest.mark.parametrize(("square", "n"), [(0.3, 240), (0.5, 134), (0.1, 23)])
 def test_power_of_the_exact_test_at_the_detectable_difference(square: float, n: int) -> None:
     d = detectable(square, n)
-    disagreement = max(square, d)
+    disagreement = max(square + d * d, d)
     power = 0.0
     for m in range(n + 1):
         ks = np.arange(m + 1)
@@ -182,6 +198,62 @@ def test_power_of_the_exact_test_at_the_detectable_difference(square: float, n: 
         wins = stats.binom.pmf(ks, m, (disagreement + d) / (2 * disagreement))
         power += stats.binom.pmf(m, n, disagreement) * wins[rejected].sum()
     assert 0.8 <= power <= 0.9
+
+
+@pytest.mark.parametrize("df", [3, 10, 60])
+def test_a_repetition_finds_what_is_detectable_with_seeds(df: int) -> None:
+    rng = np.random.default_rng(df)
+    t = float(stats.t.ppf(0.975, df))
+    first, second = np.sqrt(rng.chisquare(df, (2, 100_000)) / df)  # standard errors of a study and its repetition
+    found = _multiple(t, df) * first + rng.standard_normal(100_000) > t * second
+    assert 0.79 <= found.mean() <= 0.83
+    assert _multiple(1.959964, 10**9) == pytest.approx(1.959964 + 0.841621, abs=1e-5)
+
+
+# The mean of families
+
+
+def test_stratified_worked_by_hand() -> None:
+    # One family, 1 task only A, 5 only B, 14 alike: Bonett and Price's (2012) shares 2/22 and 6/22, difference 4/22,
+    # variance (8/22 - (4/22)^2) / 22 = .0150263; .181818 -+ 1.959964 * .122582.
+    one = [-1.0] + [1.0] * 5 + [0.0] * 14
+    assert stratified([one]) == pytest.approx((-0.058439, 0.422075), abs=2e-6)
+    # And a family of 9 that only B ever solves: k = 2 adds 1/2 to each side. Means 4 / 21 and 9 / 10, squares 7 / 21
+    # and 10 / 10, variances (1/3 - 16/441) / 21 and (1 - .81) / 10; half 1.959964 * sqrt(.0331456) / 2.
+    lo, hi = stratified([one, [1.0] * 9])
+    assert (lo, hi) == pytest.approx((0.545238 - 0.178414, 0.545238 + 0.178414), abs=2e-6)
+    assert stratified([[0.5, 0.25]]) == stratified([[0.25, 0.5]])
+
+
+@settings(max_examples=50)
+@given(st.lists(DIFFERENCES, min_size=1, max_size=4))
+def test_stratified_holds_the_mean_of_families_and_turns_with_the_sides(families: list[list[float]]) -> None:
+    mean = sum(sum(of) / len(of) for of in families) / len(families)
+    lo, hi = stratified(families)
+    assert -1 <= lo <= mean + 1e-12
+    assert mean - 1e-12 <= hi <= 1
+    assert lo < hi  # families without a difference are not certain of it
+    assert stratified([[-d for d in of] for of in families]) == pytest.approx((-hi, -lo), abs=1e-12)
+
+
+def test_stratified_needs_tasks() -> None:
+    for nothing in ([], [[1.0], []]):
+        with pytest.raises(ValueError, match="every family"):
+            stratified(nothing)
+
+
+def test_stratified_coverage() -> None:
+    """Six families of ALFWorld's sizes, of which some have hardly a disagreement."""
+    rng, hits = np.random.default_rng(3), 0
+    only_b = np.array([0.02, 0.05, 0.1, 0.2, 0.3, 0.4])
+    for _ in range(1000):
+        families = [
+            rng.choice([-1.0, 1.0, 0.0], n, p=[0.05, p, 0.95 - p])
+            for n, p in zip((24, 18, 31, 23, 17, 21), only_b, strict=True)
+        ]
+        lo, hi = stratified(families)
+        hits += lo <= (only_b - 0.05).mean() <= hi
+    assert 0.93 <= hits / 1000 <= 0.97
 
 
 # Holm
@@ -193,10 +265,12 @@ def test_holm_worked_by_hand() -> None:
     assert holm([]) == []
 
 
-@given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
-def test_holm_equals_statsmodels(ps: list[float]) -> None:
+def test_holm_equals_statsmodels() -> None:
     multitest = pytest.importorskip("statsmodels.stats.multitest", reason="statsmodels is not installed")
-    assert holm(ps) == pytest.approx(list(multitest.multipletests(ps, method="holm")[1]))
+    rng = np.random.default_rng(0)
+    for size in (1, 2, 5, 12, 30):
+        ps = list(np.round(rng.random(size) ** 3, 2))  # some are equal
+        assert holm(ps) == pytest.approx(list(multitest.multipletests(ps, method="holm")[1]))
 
 
 # Seeds
@@ -271,6 +345,30 @@ def test_one_seed_a_side_is_the_t_test_over_tasks() -> None:
     assert got.df == 49
     assert got.p == pytest.approx(expected.pvalue, rel=1e-9)
     assert (got.lo, got.hi) == pytest.approx((interval.low, interval.high), rel=1e-5)
+
+
+def test_crossed_families_of_one_seed_are_welchs_test() -> None:
+    # The mean of d and -e is half the difference of the means of d and e.
+    rng = np.random.default_rng(8)
+    d, e = rng.random(12), rng.random(30) ** 2
+    got = crossed(np.zeros((1, 42)), [[*d, *-e]], paired=False, families=[0] * 12 + [1] * 30)
+    welch = stats.ttest_ind(d, e, equal_var=False)
+    assert got.difference == pytest.approx((d.mean() - e.mean()) / 2)
+    assert got.df == math.floor(welch.df)
+    assert got.p == pytest.approx(2 * stats.t.sf(abs(welch.statistic), got.df))
+
+
+def test_crossed_families_worked_by_hand() -> None:
+    # The two seeds and three tasks of above, twice: the mean is the same; V_tasks and V_rest halve; V_seeds does not.
+    b = np.array([[0.6, 0.2, 0.4], [0.2, 0.2, 0.2]])
+    got = crossed(np.zeros((2, 6)), np.hstack([b, b]), paired=True, families=list("xxxyyy"))
+    tasks, seeds, rest = 0.01 / 6, 0.01, 0.02 / 12
+    df = (tasks + seeds - rest) ** 2 / (2 * (tasks / 2) ** 2 / 2 + seeds**2 + 2 * (rest / 2) ** 2 / 2)
+    assert got.difference == pytest.approx(0.3)
+    assert got.df == max(1, math.floor(df))
+    assert got.lo == pytest.approx(0.3 - 12.7062 * math.sqrt(tasks + seeds - rest), abs=1e-5)
+    same = crossed(np.zeros((2, 3)), b, paired=True)
+    assert crossed(np.zeros((2, 3)), b, paired=True, families=[7, 7, 7]) == same
 
 
 def test_crossed_without_any_spread() -> None:

@@ -106,7 +106,9 @@ def load_trainee(config: TrainConfig, model: str, *, reference: bool, resume: Pa
         loaded.model.requires_grad_(True)
     if config.update.checkpointing:
         loaded.model.train()  # the library checkpoints activations in training mode only
-        (loaded.model.get_base_model() if lora else loaded.model).activation_checkpointing_enable()
+        network = loaded.model.get_base_model() if lora else loaded.model
+        # Named gradient_checkpointing_enable before transformers 5.20.
+        (getattr(network, "activation_checkpointing_enable", None) or network.gradient_checkpointing_enable)()
     dtype = config.update.dtype
     on_gpu = loaded.model.device.type == "cuda"
     autocast = torch.bfloat16 if dtype == "bfloat16" or (dtype == "auto" and on_gpu) else None
