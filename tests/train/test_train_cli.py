@@ -29,7 +29,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[TrainConfig, Path, bool
     """What the command asks the loop, which is replaced and trains nothing."""
     asked: list[tuple[TrainConfig, Path, bool]] = []
 
-    def train(config: TrainConfig, out: Path, *, quiet: bool) -> dict[str, Any]:
+    def train(config: TrainConfig, out: Path, *, quiet: bool, cluster: None = None) -> dict[str, Any]:
         asked.append((config, out, quiet))
         return {"final": out / "final", "tables": [], "curves": [out / "curve.png"]}
 
