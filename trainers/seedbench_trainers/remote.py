@@ -1,8 +1,10 @@
 """Training roll-outs on Ray: workers that hold the model under training and play parts of an iteration's attempts.
 
 Who plays what follows from an attempt's place and the number of workers, and a worker opens all of its part at once, so
-that two runs of one seed with as many workers give equal numbers. The weights travel with every iteration's first
-attempts, under its number: no episode can be played with others. Where a worker dies, its part is played again.
+that two runs of one seed with as many workers give equal numbers. Another number of workers makes other batches: the
+same tokens, whose log-probabilities may differ in the last bit (bit for bit the same with rollout.batch_size 1). The
+weights travel with the attempts, under the number of the iteration: no episode can be played with others. Where a
+worker dies, its part is played again.
 """
 
 from __future__ import annotations
