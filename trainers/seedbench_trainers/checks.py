@@ -122,6 +122,11 @@ def refuse_contradictions(config: TrainConfig) -> None:
             f"the protocol '{protocol.name}' cuts the distribution (top_p {drawn.top_p}, top_k {drawn.top_k}), which"
             " would bias the importance ratio; train with a protocol that samples from all of it."
         )
+    if method.samples_policy and config.rollout.engine and drawn.decode == "admissible":
+        raise UsageError(
+            f"the protocol '{protocol.name}' decodes among the admissible actions, which vLLM cannot do token by token:"
+            " leave out rollout.engine, or train with a protocol that decodes freely."
+        )
     most = most_samples(config, protocol)
     if method.samples_policy and config.update.mini_batch > most:
         raise UsageError(

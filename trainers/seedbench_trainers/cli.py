@@ -63,14 +63,21 @@ def train_command(
         def work() -> None:
             if resume and not world.first((folder / RECORD).is_file):
                 raise UsageError(f"there is no run in '{folder}' to go on with; leave out --resume to begin one.")
-            _train(config, folder, quiet, _cluster(ray, workers, gpus_per_worker, world.size))
+            _train(config, folder, quiet, _cluster(ray, workers, gpus_per_worker, world.size, config.rollout.engine))
 
         world.agree(work)
 
 
-def _cluster(ray: str, workers: int, gpus: float, processes: int) -> Cluster | None:
+def _cluster(ray: str, workers: int, gpus: float, processes: int, engine: str) -> Cluster | None:
     from seedbench.errors import UsageError
 
+    if ray and engine:
+        raise UsageError(f"--ray and rollout.engine '{engine}' both play the roll-outs: leave out one of them.")
+    if engine == "vllm" and processes > 1:
+        raise UsageError(
+            f"rollout.engine 'vllm' runs in one process, and there are {processes}: start `vllm serve` and name it as"
+            " openai:URL (docs/vllm.md), or leave the roll-outs to the trainer."
+        )
     if ray and processes > 1:
         raise UsageError(
             f"--ray gives roll-outs to workers, and {processes} processes play them themselves: leave out --ray, or"

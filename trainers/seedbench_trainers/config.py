@@ -54,6 +54,11 @@ class RolloutSettings(_Section):
     """Memory for keys and values kept between the turns of episodes; 0 keeps none."""
     resample: int = Field(default=0, ge=0)
     """Rounds of drawing other tasks in place of groups whose scores are all equal."""
+    engine: str = ""
+    """Who plays, and writes a policy's own analyses: empty, the model under training itself; vllm, in this process; or
+    openai:URL[,URL...], vLLM servers that see the run folder under the same path (docs/vllm.md)."""
+    engine_memory: float = Field(default=0.4, gt=0, le=1)
+    """Share of the GPU that vLLM in this process takes while it plays; it sleeps during updates."""
 
 
 class Reward(_Section):
@@ -227,6 +232,14 @@ class TrainConfig(_Section):
             raise ValueError(
                 "distributed.strategy is fsdp and lora.rank is set: adapters are small and go with ddp; choose it, or"
                 " auto"
+            )
+        engine = self.rollout.engine
+        if engine not in ("", "vllm") and not engine.startswith("openai:http"):
+            raise ValueError(f"rollout.engine must be empty, vllm or openai:URL[,URL...], not {engine!r}")
+        if engine and self.lora.rank:
+            raise ValueError(
+                "rollout.engine is set and lora.rank too: engines take whole models; set lora.rank = 0, or leave the"
+                " roll-outs to the trainer"
             )
         if self.update.dtype == "bfloat16" and self.device == "cpu":
             raise ValueError("update.dtype is bfloat16 on device cpu: use float32 there, it is faster")

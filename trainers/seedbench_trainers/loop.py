@@ -27,6 +27,7 @@ from seedbench_trainers.base import Method, Metrics
 from seedbench_trainers.checkpoint import State
 from seedbench_trainers.config import Budget, TrainConfig
 from seedbench_trainers.distributed import World
+from seedbench_trainers.engines.turns import EngineTurns, start_engine
 from seedbench_trainers.interrupts import Interrupts
 from seedbench_trainers.journal import Journal, read_journal
 from seedbench_trainers.launch import join, placed, several
@@ -117,7 +118,7 @@ class Loop:
         self.world.first(self._open)
         self.tools = Toolbox(
             self.config, self.panel, self.protocol, self.out, self.trainee, self.method, self.view,
-            self._rollers(model), self.world,
+            self._rollers(model), self.world, self._engine(model),
         )  # fmt: skip
         past = read_journal(self.out) if self.world.leads else []
         self.view.start(self.total, self._title(), list(self.panel.families()), past)
@@ -143,6 +144,13 @@ class Loop:
         protocol = rollout_protocol(self.config, self.protocol)
         return Rollers(self.cluster, self.config, model, self.panel, protocol, self.trainee, self.view.note)
 
+    def _engine(self, model: str) -> EngineTurns | None:
+        if not self.config.rollout.engine or not self.method.samples_policy:
+            return None
+        self.view.phase("starting the engine")
+        engine = start_engine(self.config, model, self.trainee)
+        return EngineTurns(engine, self.trainee, self.out, self.world, self.config.method)
+
     def _title(self) -> str:
         config = self.config
         return f"{config.method}{fraction_mark(config)} · {config.suite} · {config.model} · {self.protocol.name}"
@@ -162,6 +170,7 @@ class Loop:
             if self.method.needs_reference:
                 self.tools.fill_reference(batch.samples)
             metrics |= self.method.signals(batch, self.tools)
+        self.tools.rest()
         if self.method.samples_policy and batch.trajectories:  # success of demonstrations is not the policy's
             metrics |= describe(batch)
         with self.interrupts.shielded():

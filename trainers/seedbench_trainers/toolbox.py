@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from seedbench.panels import Panel
-from seedbench.policies.base import ContextOverflow, PolicyFault, Request, Response, Sampling
+from seedbench.policies.base import ContextOverflow, Policy, PolicyFault, Request, Response, Sampling
 from seedbench.policies.prompts import PromptTokens
 from seedbench.policies.transformers_ import TransformersPolicy
 from seedbench.protocol import Protocol
@@ -26,6 +26,7 @@ from seedbench_trainers.trainee import Trainee
 from seedbench_trainers.view import TrainView
 
 if TYPE_CHECKING:
+    from seedbench_trainers.engines.turns import EngineTurns
     from seedbench_trainers.remote import Rollers
 
 T = TypeVar("T")
@@ -61,6 +62,7 @@ class Toolbox:
         view: TrainView,
         rollers: Rollers | None = None,
         world: World | None = None,
+        engine: EngineTurns | None = None,
     ) -> None:
         self.config, self.panel, self.protocol, self.out = config, panel, protocol, out
         self._trainee, self._view, self._world = trainee, view, world or World()
@@ -72,21 +74,32 @@ class Toolbox:
             config=config,
             panel=panel,
             protocol=rollout_protocol(config, protocol),
-            policy=lambda: self.policy(record=True),
+            policy=lambda: self._snapshot(record=True),
             rewrite=rewrite,
             told=view.episode,
             elsewhere=None if rollers is None else partial(rollers.play, rewrite=rewrite, told=view.episode),
             world=self._world,
         )
-        self._rollers = rollers
+        self._rollers, self._engine = rollers, engine
 
     def policy(self, *, record: bool = False, identity: dict[str, object] | None = None) -> TransformersPolicy:
         """The model under training as a policy of the harness, at its present weights."""
         return rollout_policy(self.config, self._trainee, record=record, identity=identity)
 
+    def _snapshot(self, *, record: bool = False) -> Policy:
+        """The present weights as whatever plays this run's roll-outs holds them."""
+        return self._engine.policy(record=record) if self._engine else self.policy(record=record)
+
     def rollouts(self, iteration: int) -> Batch:
         """See `base.Tools`."""
+        if self._engine:
+            self._engine.begin()
         return self._plan.collect(iteration)
+
+    def rest(self) -> None:
+        """An update follows: what plays elsewhere gives its memory back."""
+        if self._engine:
+            self._engine.end()
 
     def score(self, samples: Sequence[Sample], *, reference: bool = False) -> list[Floats]:
         """See `base.Tools`."""
@@ -135,7 +148,7 @@ class Toolbox:
         return spent
 
     async def _ask(self, prompts: Sequence[Asked], sampling: Sampling) -> list[Response | None]:
-        policy = self.policy()
+        policy = self._snapshot()
         task = Task("", "", "", "")
 
         async def one(number: int, messages: tuple[Message, ...]) -> Response | None:
@@ -166,8 +179,9 @@ class Toolbox:
 
     def close(self) -> None:
         """End what plays roll-outs elsewhere."""
-        if self._rollers is not None:
-            self._rollers.close()
+        for elsewhere in (self._rollers, self._engine):
+            if elsewhere is not None:
+                elsewhere.close()
 
     def note(self, message: str) -> None:
         """See `base.Tools`."""
