@@ -17,11 +17,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from seedbench.bundle import opened
 from seedbench.errors import SeedBenchError, UsageError, unknown
-from seedbench.runs import MANIFEST, SUMMARY, differences, read_episodes, read_manifest
+from seedbench.runs import MANIFEST, differences, read_episodes, read_manifest
 from seedbench.statistics.effects import CROSSED, Comparison, Effect, Seeds, compared, corrected
 from seedbench.statistics.seeds import PAIRED_FROM
-from seedbench.subject import subject
+from seedbench.subject import TRAINING, run_names, subject, validations
 from seedbench.tables import load_summary
 from seedbench.tables.text import one_line
 from seedbench.types import Episode, Outcome
@@ -77,7 +78,8 @@ def compare(groups: Sequence[Sequence[Path]], *, metric: str = "success", labels
     """Compare every pair of sides; a side is a run folder, or several that are seeds of one method.
 
     Args:
-        groups: the folders of each side, of evaluations or of training runs (whose last validation is taken).
+        groups: the folders of each side, of evaluations, bundles (or their archives) or training runs (whose last
+            validation is taken).
         metric: success or score (in [0, 1]).
         labels: names of the sides; default: what their folders are called.
 
@@ -134,15 +136,21 @@ def _labels(groups: Sequence[Sequence[Path]]) -> list[str]:
     """The folders' names, of a group what they begin with; the paths where that does not tell the sides apart."""
     names = []
     for group in groups:
-        common = os.path.commonprefix([folder.resolve().name for folder in group])  # noqa: RUF071 (characters are meant)
-        names.append(one_line(common if len(group) == 1 else common.rstrip("-_.0123456789") or group[0].name))
+        of_group = run_names(group)
+        common = os.path.commonprefix(of_group)  # noqa: RUF071 (characters are meant)
+        names.append(one_line(common if len(group) == 1 else common.rstrip("-_.0123456789") or of_group[0]))
     if len(set(names)) == len(names):
         return names
     return [one_line(",".join(map(str, group))) for group in groups]
 
 
 def _read(given: Path, metric: str) -> _Run:
-    folder, seed, notes = _evaluation(given)
+    with opened(given) as place:
+        folder, seed, notes = _evaluation(place)
+        return _measured(given, folder, metric, seed, notes)
+
+
+def _measured(given: Path, folder: Path, metric: str, seed: int | None, notes: tuple[str, ...]) -> _Run:
     summary, manifest = load_summary(folder), read_manifest(folder)
     attempts: dict[str, dict[int, float]] = defaultdict(dict)
     families = {}
@@ -154,12 +162,12 @@ def _read(given: Path, metric: str) -> _Run:
     expected = summary["panel"]["n"] * summary["repeats"]
     if len(last) != expected:
         raise SeedBenchError(
-            f"'{folder}' is unfinished: {len(last):,} of {expected:,} episodes. Run the same command again to"
+            f"'{given}' is unfinished: {len(last):,} of {expected:,} episodes. Run the same command again to"
             " finish it; a comparison on what was played so far would favour quick tasks."
         )
     values = {task: float(np.mean([of[r] for r in sorted(of)])) for task, of in attempts.items()}
     if any(not 0 <= value <= 1 for value in values.values()):
-        raise SeedBenchError(f"'{folder}' has scores outside [0, 1]: compare it with --metric success.")
+        raise SeedBenchError(f"'{given}' has scores outside [0, 1]: compare it with --metric success.")
     return _Run(one_line(str(given)), summary, manifest.get("protocol", {}), seed, values, families, notes)
 
 
@@ -171,7 +179,7 @@ def _condensed(episode: Episode, metric: str) -> tuple[str, float | None]:
 
 def _evaluation(given: Path) -> tuple[Path, int | None, tuple[str, ...]]:
     """The folder of the evaluation, the training seed where it is known, and what was chosen."""
-    record = given / "training.json"
+    record = given / TRAINING
     if (given / MANIFEST).is_file() or not record.is_file():
         read_manifest(given)  # says what a folder lacks
         return given, subject(given).seed, ()
@@ -180,39 +188,39 @@ def _evaluation(given: Path) -> tuple[Path, int | None, tuple[str, ...]]:
         seed, updates = int(settings["seed"]), int(settings["updates"])
     except (ValueError, KeyError, TypeError) as error:
         raise SeedBenchError(f"'{record}' is damaged ({type(error).__name__}: {error}); train it again.") from error
-    found = sorted(path.parent for path in given.glob(f"validation/update-*/{SUMMARY}"))
+    found = validations(given)
     if not found:
         raise UsageError(
             f"'{given}' is a training run without a validation: evaluate '{given / 'final'}' with `seedbench eval` and"
             " give the folder of that."
         )
-    update = found[-1].name.removeprefix("update-").lstrip("0") or "0"
+    update, folder = found[-1]
     note = f"{one_line(str(given))} is a training run: its last validation, after update {update} of {updates}."
     ended = (given / "final" / "seedbench.json").is_file()  # a budget may end it before its last update
-    return found[-1], seed, (note if ended else f"{note} Training has not ended.",)
+    return folder, seed, (note if ended else f"{note} Training has not ended.",)
 
 
 def _refuse_other(first: _Run, other: _Run) -> None:
-    held, now = _identity(first), _identity(other)
-    if _bound(held) == _bound(now):
+    if _bound(first.summary) == _bound(other.summary):
         return
-    listed = differences(held, now)
+    listed = differences(_identity(first), _identity(other))
     more = f"; and {len(listed) - 6} more" if len(listed) > 6 else ""
     raise UsageError(
         f"'{other.folder}' cannot be compared with '{first.folder}'. From the latter to the former:"
-        f" {'; '.join(listed[:6])}{more}. Evaluate both on one panel, under one protocol, with as many repeats."
+        f" {'; '.join(map(one_line, listed[:6]))}{more}. Evaluate both on one panel, under one protocol, with as many"
+        " repeats."
     )
 
 
+def _bound(summary: dict[str, Any]) -> tuple[Any, ...]:
+    return summary["panel"]["hash"], summary["protocol"]["hash"], summary["repeats"], summary.get("environment", {})
+
+
 def _identity(run: _Run) -> dict[str, Any]:
-    summary = run.summary
-    parts = {key: summary[key] for key in ("panel", "repeats")}
-    protocol = {**summary["protocol"], **run.protocol}
-    return {**parts, "protocol": protocol, "environment": summary.get("environment", {})}
-
-
-def _bound(identity: dict[str, Any]) -> tuple[Any, ...]:
-    return (identity["panel"]["hash"], identity["protocol"]["hash"], identity["repeats"], identity["environment"])
+    """What is told of runs that differ: hashes as short as in tables."""
+    panel, protocol = ({**run.summary[key], "hash": run.summary[key]["hash"][:12]} for key in ("panel", "protocol"))
+    same = {"repeats": run.summary["repeats"], "environment": run.summary.get("environment", {})}
+    return {"panel": panel, **same, "protocol": {**protocol, **run.protocol}}
 
 
 def _seeds_paired(a: _Side, b: _Side) -> bool:
@@ -262,9 +270,10 @@ def _sentence(pair: Comparison, metric: str, several: bool) -> str:
         verb = "solves" if metric == "success" else "scores"
         points = f"{100 * abs(effect.difference):.1f} points more than {worse} {_limits(*limits)}"
         return f"{better} {verb} {points} {how}.{_otherwise(pair)}"
+    found = f"{100 * effect.detectable:.0f} points" if effect.detectable < 1 else "none, whatever its size"
     text = (
         f"No difference detected between {pair.a} and {pair.b}: {_points(effect)} {how}. This panel"
-        f"{' with these seeds' if effect.test == CROSSED else ''} could detect {100 * effect.detectable:.0f} points."
+        f"{' with these seeds' if effect.test == CROSSED else ''} could detect {found}."
     )
     if effect.test == CROSSED and pair.checkpoints_p < LEVEL:
         text += (
@@ -283,11 +292,11 @@ def _otherwise(pair: Comparison) -> str:
 
 
 def _points(effect: Effect) -> str:
-    return f"{100 * effect.difference:+.1f} points {_limits(effect.lo, effect.hi)}"
+    return f"{100 * effect.difference:+z.1f} points {_limits(effect.lo, effect.hi)}"
 
 
 def _limits(lo: float, hi: float) -> str:
-    return f"[{100 * lo:.0f} to {100 * hi:.0f}]"
+    return f"[{100 * lo:z.0f} to {100 * hi:z.0f}]"
 
 
 def p_text(p: float) -> str:

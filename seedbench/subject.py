@@ -7,15 +7,15 @@ A training leaves `seedbench.json` in its checkpoints; an evaluation of one copi
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from seedbench.errors import SeedBenchError
-from seedbench.runs import read_manifest
+from seedbench.runs import SUMMARY, read_manifest
 
-SUBMISSION = "submission.json"
+SUBMISSION, TRAINING = "submission.json", "training.json"
 UNTRAINED, PROMPTED = "Vanilla", "Skill-Prompt*"
 """Methods of a checkpoint of which no training is known, without and with static skills in its prompts, as papers call
 them. A trained method that is evaluated with skills gets a star as well."""
@@ -59,6 +59,18 @@ def subject(folder: Path) -> Subject:
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise SeedBenchError(f"'{path}' is damaged ({type(error).__name__}: {error}); pack the run again.") from error
     return Subject(model, method, found.seed, found.updates, found.fraction, found.reading, found.cost)
+
+
+def validations(training: Path) -> list[tuple[int, Path]]:
+    """Update and run folder of every finished validation of a training run, in order."""
+    found = sorted(path.parent for path in training.glob(f"validation/update-*/{SUMMARY}"))
+    return [(int(path.name.removeprefix("update-")), path) for path in found]
+
+
+def run_names(paths: Sequence[Path]) -> list[str]:
+    """What runs are called by default: their folders or archives, and the whole paths where those are called alike."""
+    short = [path.resolve().name.removesuffix(".tar.gz") for path in paths]
+    return short if len(set(short)) == len(short) else [str(path) for path in paths]
 
 
 def _of_manifest(name: str, identity: Mapping[str, Any], trained: object) -> Subject:

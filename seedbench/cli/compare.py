@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def compare_command(
     runs: list[str] = typer.Argument(
-        help="Run folders, evaluations or training runs. Folders joined by commas are training seeds of one method."
+        help="Run folders, bundles or training runs. Those joined by commas are training seeds of one method."
     ),
     metric: str = typer.Option("success", help="success or score."),
     format: str = typer.Option("terminal", help="terminal, markdown, json or csv."),
@@ -39,7 +39,7 @@ _CAPTION = (
     "In percent; B - A with its 95 % interval. All: every task weighs the same; macro: every family does. McNemar:"
     " exact, with Newcombe's interval. Permutation: of signs, with a bootstrap of tasks (macro: adjusted Wald). Seeds"
     " and tasks: both are a sample (t). Holm: p corrected over the pairs of this report (all, macro, families apart)."
-    " Power 80: the smallest difference that would be found in 8 studies of 10."
+    " Power 80: the smallest difference that would be found in 8 studies of 10; none: so few tasks or seeds find none."
 )
 
 
@@ -66,12 +66,12 @@ def _line(effect: Effect) -> list[str]:
         one_line(effect.name),
         str(effect.n),
         *(f"{100 * rate:.1f}" for rate in (effect.a, effect.b)),
-        f"{100 * effect.difference:+.1f}",
-        f"{100 * effect.lo:.1f} to {100 * effect.hi:.1f}",
+        f"{100 * effect.difference:+z.1f}",
+        f"{100 * effect.lo:z.1f} to {100 * effect.hi:z.1f}",
         *("-" if only is None else str(only) for only in (effect.only_a, effect.only_b)),
         p_text(effect.p),
         p_text(effect.p_holm),
-        f"{100 * effect.detectable:.1f}",
+        f"{100 * effect.detectable:.1f}" if effect.detectable < 1 else "none",
         effect.test,
     ]
 
@@ -80,7 +80,7 @@ def _seed_line(pair: Comparison) -> str:
     if pair.seeds is None:
         return ""
     triples = (pair.seeds.a, pair.seeds.b, pair.seeds.difference)
-    a, b, both = (f"{100 * mean:.1f} [{100 * lo:.1f} to {100 * hi:.1f}]" for mean, lo, hi in triples)
+    a, b, both = (f"{100 * mean:z.1f} [{100 * lo:z.1f} to {100 * hi:z.1f}]" for mean, lo, hi in triples)
     how = "paired by seed" if pair.seeds.paired else "not paired by seed"
     return f"Interquartile mean over seeds and families: A {a}, B {b}, B - A {both} (stratified bootstrap, {how})."
 
@@ -135,17 +135,16 @@ def _csv(report: Report) -> str:
     import io
     from dataclasses import asdict
 
+    from seedbench.tables.text import no_formula
+
     out = io.StringIO()
     writer: csv.DictWriter[str] | None = None
     for pair in report.comparisons:
         for effect in pair.effects:
             about = {"panel": report.panel, "protocol": report.protocol, "metric": report.metric}
             row = {**about, "label_a": pair.a, "label_b": pair.b, **asdict(effect)}
-            row = {
-                k: f"'{v}" if isinstance(v, str) and v.startswith(("=", "+", "-", "@")) else v for k, v in row.items()
-            }
             if writer is None:
                 writer = csv.DictWriter(out, list(row), lineterminator="\n")
                 writer.writeheader()
-            writer.writerow(row)
+            writer.writerow({key: no_formula(value) for key, value in row.items()})
     return out.getvalue()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import typer
 
@@ -62,12 +63,20 @@ def _print_runs(runs: Sequence[Path], layout: str, format: str, labels: Sequence
         raise UsageError("a table needs at least one run: name a run folder or a summary.json.")
     with _opened(runs) as folders:
         summaries = [load_summary(folder) for folder in folders]
-    names = labels or [summary["policy"]["name"] for summary in summaries]
+    names = labels or _names(runs, summaries)
     if len(names) != len(runs):
         raise UsageError(f"--labels names {len(names)} rows for {len(runs)} runs.")
     print_table(
         list(zip(names, summaries, strict=True)), layout or get_suite(summaries[0]["panel"]["suite"]).layout, format
     )
+
+
+def _names(runs: Sequence[Path], summaries: Sequence[dict[str, Any]]) -> list[str]:
+    """The policies, or the folders where two on one panel are called alike."""
+    from seedbench.subject import run_names
+
+    rows = [(summary["panel"]["hash"], summary["policy"]["name"]) for summary in summaries]
+    return run_names(runs) if len(set(rows)) < len(rows) else [policy for _, policy in rows]
 
 
 def _print_paper(
@@ -104,16 +113,7 @@ def _print_paper(
 @contextmanager
 def _opened(runs: Sequence[Path]) -> Iterator[list[Path]]:
     """The runs as folders or summary files, archives of bundles unpacked for as long as the context lasts."""
+    from seedbench.bundle import SUFFIX, opened
+
     with ExitStack() as stack:
-        yield [run if run.is_dir() or run.suffix == ".json" else stack.enter_context(_archive(run)) for run in runs]
-
-
-@contextmanager
-def _archive(run: Path) -> Iterator[Path]:
-    if not run.name.endswith((".tar.gz", ".tgz")):
-        yield run
-        return
-    from seedbench.bundle import opened
-
-    with opened(run) as folder:
-        yield folder
+        yield [stack.enter_context(opened(run)) if run.name.endswith(SUFFIX) else run for run in runs]

@@ -16,10 +16,12 @@ from seedbench.report.charts import FRAME, charts
 from seedbench.report.conclusions import conclude
 from seedbench.report.entries import entry
 from seedbench.report.episodes import Counts, write_episodes
-from seedbench.report.measured import Measured, names, read_runs
+from seedbench.report.filters import plural
+from seedbench.report.measured import Measured, read_runs
 from seedbench.report.site import write
 from seedbench.runs import write_json
 from seedbench.statistics import Rate
+from seedbench.subject import run_names
 from seedbench.tables import Block, Table, build
 from seedbench.traces import read_traces, traced_updates
 from seedbench.types import Outcome
@@ -69,10 +71,10 @@ def write_report(given: Sequence[Path], out: Path, labels: Sequence[str] = ()) -
     from seedbench.bundle import opened
 
     if labels and (len(labels) != len(given) or len(set(labels)) < len(labels)):
-        raise UsageError(f"--labels must name {len(given)} runs, each differently, not {', '.join(labels)}.")
+        raise UsageError(f"--labels must name {plural(len(given), 'run')}, each differently, not {', '.join(labels)}.")
     with ExitStack() as stack:
         folders = [stack.enter_context(opened(path)) for path in given]
-        runs = read_runs(folders, list(labels) or names(given))
+        runs = read_runs(folders, list(labels) or run_names(given))
         panels = _panels(runs)  # what cannot be built leaves an earlier report as it was
         _prepare(out, runs)
         counts = {run.number: _write_run(run, out) for run in runs}
@@ -103,7 +105,7 @@ def _prepare(out: Path, runs: Sequence[Measured]) -> None:
         for run in runs:
             (out / run.place).mkdir(exist_ok=True)
     except OSError as error:
-        raise SeedBenchError(f"cannot write the report into '{out}': {error.strerror}.") from error
+        raise SeedBenchError(f"cannot write into '{out}': {error.strerror}; choose another --out.") from error
     write_json(out / MARKER, {"schema": SCHEMA, "runs": {run.place: run.label for run in runs}})
 
 

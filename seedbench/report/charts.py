@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from seedbench.report.journal import Course, Point
 from seedbench.statistics import Rate
+from seedbench.tables.text import limits, percent
 
 WIDTH, HEIGHT = 720, 300
 LEFT, RIGHT, TOP, BOTTOM = 46, 16, 10, 40
@@ -106,7 +107,7 @@ def _chart(title: str, courses: Sequence[tuple[str, Course]], along: Callable[[P
 
 def _mark(x: float, rate: Rate, y: Callable[[float], float], where: str) -> Mark:
     assert rate.rate is not None
-    said = f"{where}: {100 * rate.rate:.1f} % [{100 * rate.lo:.0f} to {100 * rate.hi:.0f}], n = {rate.n}"
+    said = f"{where}: {percent(rate)} % [{limits(rate, ' to ')}], n = {rate.n}"
     return Mark(x, y(rate.rate), y(rate.lo), y(rate.hi), said)
 
 

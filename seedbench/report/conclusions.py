@@ -22,6 +22,8 @@ def conclude(runs: Sequence[Measured]) -> tuple[list[str], list[str]]:
     for group in _comparable(runs):
         sides = list(_sides(group))
         if len(sides) < 2:
+            if len(group) > 1:
+                notes.append(f"Not compared: {', '.join(run.label for run in group)} are training seeds of one method.")
             continue
         try:
             report = compare(

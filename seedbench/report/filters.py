@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
 
-from seedbench.tables.text import amount
+from seedbench.tables.text import amount, counted, limits
 from seedbench.traces import Token
 from seedbench.types import Outcome, Turn
 from seedbench.ui.tally import UNKNOWN, outcome_label
@@ -14,8 +14,8 @@ from seedbench.ui.traces import EDGES, figures, signed, token_pieces
 from seedbench.ui.viewer import TEXT_LIMIT, turn_markers
 
 __all__ = [
-    "amount", "cells", "classes", "figures", "label", "markers", "percent", "plural", "seen", "short",
-    "signed", "whole",
+    "amount", "cells", "classes", "counted", "figures", "label", "limits", "markers", "percent", "plural", "seen",
+    "short", "signed", "whole",
 ]  # fmt: skip
 
 

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from seedbench.errors import SeedBenchError
-from seedbench.runs import SUMMARY
 from seedbench.statistics import Rate
+from seedbench.subject import validations
 from seedbench.tables import load_summary
 
-TRAINING, METRICS = "training.json", "metrics.jsonl"
+METRICS = "metrics.jsonl"
 _SUCCESS, _STEPS = "rollout/success", "steps/environment"
 
 
@@ -36,17 +36,6 @@ class Course:
 
     rollouts: tuple[Point, ...]
     validations: tuple[Point, ...]
-
-
-def is_training(folder: Path) -> bool:
-    """Whether `folder` is that of a training run."""
-    return (folder / TRAINING).is_file()
-
-
-def validations(folder: Path) -> list[tuple[int, Path]]:
-    """Update and folder of every finished validation, in order."""
-    found = sorted(path.parent for path in folder.glob(f"validation/update-*/{SUMMARY}"))
-    return [(int(path.name.removeprefix("update-")), path) for path in found]
 
 
 def course(folder: Path) -> Course:

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from seedbench.errors import UsageError
-from seedbench.report.journal import Course, course, is_training, validations
+from seedbench.report.journal import Course, course
 from seedbench.runs import read_manifest
-from seedbench.subject import Subject, subject
+from seedbench.statistics import Rate
+from seedbench.subject import TRAINING, Subject, subject, validations
 from seedbench.tables import load_summary
 from seedbench.tables.build import SPENT
+from seedbench.tables.text import limits, percent
 from seedbench.ui.tally import UNKNOWN
 
 
@@ -70,8 +71,8 @@ class Measured:
 
 def _evaluated(summary: Mapping[str, Any], manifest: Mapping[str, Any], who: Subject) -> dict[str, str]:
     micro, panel, protocol = summary["success"]["micro"], summary["panel"], summary["protocol"]
-    lo, hi = micro["ci"]
-    rate = UNKNOWN if micro["rate"] is None else f"{100 * micro['rate']:.1f} % [{100 * lo:.0f} to {100 * hi:.0f}]"
+    rate = Rate(micro["rate"], micro["n"], *micro["ci"])
+    success = UNKNOWN if rate.rate is None else f"{percent(rate)} % [{limits(rate, ' to ')}]"
     repeats = summary["repeats"]
     return {
         "policy": summary["policy"]["name"],
@@ -83,7 +84,7 @@ def _evaluated(summary: Mapping[str, Any], manifest: Mapping[str, Any], who: Sub
         "panel": f"{panel['name']}, {panel['n']:,} tasks, hash {panel['hash'][:12]}",
         "protocol": f"{protocol['name']}, hash {protocol['hash'][:12]}",
         "episodes": f"{summary['episodes']:,} of {panel['n'] * repeats:,}, run seed {summary['seed']}",
-        "success": f"{rate}, n = {micro['n']:,}",
+        "success": f"{success}, n = {rate.n:,}",
         "source": _source(manifest.get("source")),
     }
 
@@ -102,16 +103,8 @@ def read_runs(folders: Sequence[Path], labels: Sequence[str]) -> list[Measured]:
     return [_read(number, *named) for number, named in enumerate(zip(folders, labels, strict=True), 1)]
 
 
-def names(paths: Sequence[Path]) -> list[str]:
-    """What runs are called by default: their folders, and the whole paths where folders are called alike."""
-    short = [re.sub(r"\.tar\.gz$", "", path.resolve().name) for path in paths]
-    return short if len(set(short)) == len(short) else [str(path) for path in paths]
-
-
 def _read(number: int, folder: Path, label: str) -> Measured:
-    if not folder.is_dir():
-        raise UsageError(f"'{folder}' is not a folder: expected a run, a bundle, or a training run.")
-    if not is_training(folder):
+    if not (folder / TRAINING).is_file():
         return _measured(number, label, folder, folder, None, "")
     course_, measured = course(folder), validations(folder)
     if not measured:

@@ -79,9 +79,7 @@ class Block:
         parts = [self.panel, f"split {self.split}", f"{self.n} tasks", f"hash {self.panel_hash[:12]}"]
         if not self.mixed_protocols:
             parts.append(f"protocol {self.protocol(self.rows[0])}")
-        if not self.official:
-            generated = self.suite.startswith("mini")
-            parts.append("not official (generated)" if generated else "not official")
+        parts += unofficial(self.suite, self.official)
         return ", ".join(parts)
 
     def protocol(self, row: Row) -> str:
@@ -143,7 +141,7 @@ def build(summaries: Sequence[tuple[str, Mapping[str, Any]]], layout: str) -> Ta
         if problem := _problem(summary, chosen):
             raise UsageError(
                 f"layout '{layout}' does not fit run '{one_line(label)}': {problem}; "
-                f"choose another layout or leave the run out."
+                f"choose another layout (cost fits every run) or leave the run out."
             )
         panel = summary["panel"]
         panels.setdefault((panel["name"], panel["hash"]), []).append((label, summary))
@@ -210,18 +208,21 @@ def _row(label: str, summary: Mapping[str, Any], layout: Layout) -> Row:
 
 def _cell(column: Column, summary: Mapping[str, Any]) -> Cell:
     """The column's number; None for a family that the run's panel does not have, or an amount that is not known."""
-    if column.kind == "amount":
-        return _amount(column.key, summary)
+    return _amount(column.key, summary) if column.kind == "amount" else rate_of(column.kind, column.key, summary)
+
+
+def rate_of(kind: str, key: str, summary: Mapping[str, Any]) -> Rate | None:
+    """The rate or mean of a family, of all (micro, macro, score) or of a metric; None for a family that it lacks."""
     success = summary["success"]
-    match column.kind:
+    match kind:
         case "family":
-            cell = success["families"].get(column.key)
+            cell = success["families"].get(key)
         case "micro" | "macro":
-            cell = success[column.kind]
+            cell = success[kind]
         case "score":
             cell = summary["score"]
-        case "metric":
-            cell = summary["metrics"].get(column.key, _NOTHING)
+        case _:
+            cell = summary["metrics"].get(key, _NOTHING)
     return None if cell is None else Rate(cell["mean"] if "mean" in cell else cell["rate"], cell["n"], *cell["ci"])
 
 
@@ -232,6 +233,13 @@ def _amount(key: str, summary: Mapping[str, Any]) -> float | None:
     total = summary[section][name]
     count = summary["episodes"] if unit == "episode" else summary["outcomes"]["solved"]
     return total / count if count and total is not None else None
+
+
+def unofficial(suite: str, official: bool) -> list[str]:
+    """What to say of a panel that is not official, and nothing of one that is."""
+    if official:
+        return []
+    return ["not official (generated)" if suite.startswith("mini-") else "not official"]
 
 
 def spelled(environment: Mapping[str, Any]) -> Iterator[str]:

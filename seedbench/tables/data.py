@@ -7,6 +7,7 @@ from typing import Any
 
 from seedbench.statistics import Rate
 from seedbench.tables.build import Block, Cell, Row, Table
+from seedbench.tables.text import no_formula
 
 CSV_COLUMNS = (
     "panel",
@@ -80,17 +81,13 @@ def _flat(block: Block, row: Row) -> dict[str, Any]:
         "official": str(block.official).lower(),
         **_json_row(row),
     }
-    return {key: _guarded(value) if isinstance(value, str) else value for key, value in cells.items()}
+    return {key: no_formula(value) for key, value in cells.items()}
 
 
 def _numbers(rate: Rate | float) -> dict[str, float | None]:
     if isinstance(rate, Rate):
         return {"rate": rate.rate, "n": rate.n, "lo": rate.lo, "hi": rate.hi}
     return {"rate": rate}
-
-
-def _guarded(text: str) -> str:
-    return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
 
 
 def _json_row(row: Row) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
 from seedbench.errors import SeedBenchError
 from seedbench.metrics import SCHEMA
+from seedbench.subject import TRAINING
 from seedbench.ui.text import inert
 
 _Count = Annotated[int, Field(ge=0)]
@@ -150,6 +151,11 @@ def _checked(text: str, shown: str) -> dict[str, Any]:
 
 
 def _missing(run: Path, shown: str) -> str:
+    if (run / TRAINING).is_file():
+        return (
+            f"'{inert(str(run))}' is a training run: evaluate its checkpoint final/ with `seedbench eval`, or name one"
+            " of the folders validation/update-*."
+        )
     if run.is_dir():
         return f"{shown} is missing: expected a run folder that `seedbench eval ... --out` has left."
     return f"there is no {shown}: expected a run folder or a summary.json; check the path."
@@ -157,6 +163,6 @@ def _missing(run: Path, shown: str) -> str:
 
 def _malformed(shown: str, reason: str) -> str:
     return (
-        f"{shown} is not a run's summary, {reason}: "
-        f"run the same `seedbench eval` command again to rebuild it from the run's log."
+        f"{shown} is not a run's summary, {reason}: name a run folder, or run the same `seedbench eval` command again"
+        " to rebuild its summary from the log."
     )

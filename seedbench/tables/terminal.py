@@ -53,9 +53,14 @@ class TerminalTable:
 
 def to_terminal(table: Table, width: int = 120) -> str:
     """The table as plain text, `width` columns wide, without colours."""
+    return as_text(TerminalTable(table), width)
+
+
+def as_text(shown: RenderableType, width: int) -> str:
+    """What a console of `width` columns prints, without colours and blanks at the ends of lines."""
     out = io.StringIO()
     console = Console(file=out, width=width, color_system=None, force_terminal=False, legacy_windows=False)
-    console.print(TerminalTable(table))
+    console.print(shown)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
 
 

@@ -1,6 +1,7 @@
 """Text and numbers for people, shared by the formats."""
 
 import math
+from typing import Any
 
 from seedbench.statistics import Rate
 from seedbench.ui.text import inert
@@ -13,6 +14,11 @@ def one_line(text: str) -> str:
     """`text` from outside as one inert, encodable line; `(unnamed)` where nothing is left of it."""
     encodable = text.encode("utf-8", "backslashreplace").decode("utf-8")
     return " ".join(inert(encodable, limit=200).split()) or "(unnamed)"
+
+
+def no_formula(value: Any) -> Any:
+    """`value`; a text that a spreadsheet would take for a formula with an apostrophe in front."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@")) else value
 
 
 def percent(rate: Rate | float | None) -> str:

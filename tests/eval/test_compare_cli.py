@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from seedbench.bundle import pack
 from seedbench.evaluate import evaluate
 from seedbench.ui.live import Progress
 from tests.eval.helpers import Babbler, Command, CountingSuite, Script, command_line, installed, job, said
@@ -88,6 +89,13 @@ def test_three_runs_labels_and_score(cli: Command, runs: Path, tmp_path: Path) -
     assert rows[0]["label_a"] == "'=L"  # no formula for a spreadsheet
 
 
+def test_archives_of_bundles(cli: Command, runs: Path, tmp_path: Path) -> None:
+    archive = pack(runs / "right", tmp_path / "theirs.tar.gz", model="tiny", method="right")
+    told = cli("compare", runs / "lost", archive)
+    assert (told.code, told.err) == (0, "")
+    assert "theirs solves 100.0 points more than lost [66 to 100] (McNemar p = 4.9e-04, n = 12)." in told.out
+
+
 def test_seeds_joined_by_commas(cli: Command, runs: Path, tmp_path: Path) -> None:
     with installed("counting", CountingSuite()):
         for seed in (0, 1):
@@ -106,7 +114,9 @@ def test_refusals(cli: Command, runs: Path) -> None:
     assert "unknown format 'jsn': did you mean 'json'" in said(
         cli("compare", runs / "lost", runs / "right", "--format", "jsn"), 2
     )
-    assert "is not a run folder" in said(cli("compare", runs / "right", runs / "nowhere"), 2)
+    assert "neither a folder nor an archive" in said(cli("compare", runs / "right", runs / "nowhere"), 2)
+    (runs / "empty").mkdir()
+    assert "is not a run folder" in said(cli("compare", runs / "right", runs / "empty"), 2)
 
 
 def test_help(cli: Command) -> None:

@@ -277,7 +277,8 @@ def test_groups_of_training_runs_are_paired_by_seed(tmp_path: Path) -> None:
     assert pair.seeds.paired
     assert pair.seeds.difference[0] == pytest.approx(pair.seeds.b[0] - pair.seeds.a[0])
     assert pair.seeds.difference[1] <= pair.seeds.difference[0] <= pair.seeds.difference[2]
-    assert f"{first[0]} is a training run: its last validation, after update 100 of 100." in report.notes
+    note = "is a training run: its last validation, after update 100 of 100. Training has not ended."
+    assert f"{first[0]} {note}" in report.notes
     assert len(report.notes) == 10
     assert told(report).startswith("seed solves ")
 
@@ -351,6 +352,14 @@ def test_unfinished_runs_are_refused(tmp_path: Path) -> None:
     log.write_text("".join(log.read_text().splitlines(keepends=True)[:-1]))
     with pytest.raises(SeedBenchError, match=r"b' is unfinished: 59 of 60 episodes\. Run the same command again"):
         compare([[a], [b]])
+
+
+def test_so_few_tasks_find_no_difference(tmp_path: Path) -> None:
+    # Whatever 3 tasks show, the exact p is at least 2 / 2^3.
+    a, b = (write_run(tmp_path / name, {f"x/{i}": [won] for i in range(3)}) for name, won in (("a", 0.0), ("b", 1.0)))
+    report = compare([[a], [b]])
+    assert report.comparisons[0].overall.p == 0.25
+    assert told(report).endswith("(McNemar p = .250, n = 3). This panel could detect none, whatever its size.")
 
 
 def test_a_later_record_of_an_attempt_counts(tmp_path: Path) -> None:

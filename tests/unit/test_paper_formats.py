@@ -20,7 +20,7 @@ from seedbench.reported import ReportedRow
 from seedbench.tables.paper import paper_table
 from seedbench.tables.paper.data import CSV_COLUMNS
 from seedbench.tables.paper.layouts import PAPER_LAYOUTS
-from seedbench.tables.paper.model import PaperTable
+from seedbench.tables.paper.model import Cell, PaperTable, interval, printed
 from seedbench.tables.paper.render import PAPER_FORMATS, render_paper
 from seedbench.tables.paper.text import PaperTerminal
 from seedbench.tables.text import one_line
@@ -170,3 +170,15 @@ def test_narrow_terminals_get_a_line_for_each_number(tmp_path: Path) -> None:
         Console(file=out, width=width, color_system=None).print(PaperTerminal(table))
         assert re.search(words, out.getvalue(), re.MULTILINE)
         assert max(map(len, out.getvalue().splitlines())) <= width
+
+
+@pytest.mark.parametrize(
+    ("cell", "number", "limits"),
+    [
+        (Cell(-0.0004, 0, -0.0049, 0.012), "+0.0", "[0 to 1]"),
+        (Cell(-0.0314, 0, -0.12, -0.0001), "-3.1", "[-12 to 0]"),
+        (Cell(0.5, 0, 0.4, 0.6), "+50.0", "[40 to 60]"),
+    ],
+)
+def test_nothing_is_negative_nothing(cell: Cell, number: str, limits: str) -> None:
+    assert (printed(cell, "difference"), interval(cell, " to ")) == (number, limits)

@@ -17,6 +17,7 @@ from seedbench.statistics import wilson, wilson_limits
 from seedbench.statistics.seeds import crossed
 from seedbench.tables.paper import paper_table
 from seedbench.tables.paper.cells import mean_interval
+from seedbench.tables.paper.layouts import method_title
 from seedbench.tables.paper.model import Cell, PaperRow, PaperTable
 from seedbench.tables.paper.render import render_paper
 from tests.unit.test_compare import write_run
@@ -194,6 +195,30 @@ def test_runs_that_are_not_known_to_be_seeds_are_refused(tmp_path: Path, second:
     with pytest.raises(UsageError, match=re.escape(words)):
         paper_table(runs)
     assert len(paper_table(runs, labels=["one", "two"]).blocks[0].measured) == 2
+
+
+def test_other_shares_of_the_data_are_rows_of_their_own(tmp_path: Path) -> None:
+    runs = [
+        run(tmp_path / str(seed), outcomes({"pick": wins}), seed=seed, data={"fraction": share, "reading": "games"})
+        for seed, (share, wins) in enumerate([(1.0, 30), (0.2, 10)])
+    ]
+    (block,) = paper_table([*runs, run(tmp_path / "seed", outcomes({"pick": 5}), "seed")]).blocks
+    assert [of.label for of in block.measured] == ["GRPO", "GRPO (20 % of the games)", "SEED"]
+    assert [of.cells[0].value for of in block.measured if of.cells[0]] == [30 / 40, 10 / 40, 5 / 40]
+    with pytest.raises(UsageError, match="trained on different shares of the data"):
+        paper_table(runs, labels=["GRPO", "GRPO"])
+
+
+@pytest.mark.parametrize(
+    ("method", "skills", "title"),
+    [
+        ("seed", False, "SEED"), ("seed*", True, "SEED*"), ("SEED", True, "SEED*"), ("mine*", False, "mine*"),
+        ("skill_grpo*", True, "Skill-GRPO*"), ("Skill-Prompt*", True, "Skill-Prompt*"),
+        ("Vanilla", True, "Skill-Prompt*"),
+    ],
+)  # fmt: skip
+def test_a_star_means_skills_in_the_prompts(method: str, skills: bool, title: str) -> None:
+    assert method_title(method, "paper", skills=skills) == title
 
 
 # Bold

@@ -122,7 +122,7 @@ def test_html_stands_alone() -> None:
     html = render(hostile_table("plain"), "html")
     assert html.startswith('<!doctype html>\n<html lang="en">')
     assert "default-src 'none'" in html
-    assert "prefers-color-scheme: dark" in html
+    assert "color-scheme: light dark" in html
 
 
 @pytest.mark.parametrize("text", HOSTILE)

@@ -178,7 +178,7 @@ def test_runs_without_the_parts_are_refused() -> None:
             build([("rule", summary(EPISODES)), ("other", summary(held))], "webshop")
         assert str(error.value) == (
             f"layout 'webshop' does not fit run 'other': its metrics are {known}, the layout needs attribute, option, "
-            "type, price; choose another layout or leave the run out."
+            "type, price; choose another layout (cost fits every run) or leave the run out."
         )
 
 

@@ -34,6 +34,9 @@ def test_load_from_a_run_folder_or_a_file(tmp_path: Path) -> None:
 def test_missing_summaries_say_where(tmp_path: Path) -> None:
     with pytest.raises(SeedBenchError, match=r"summary\.json is missing: expected a run folder"):
         load_summary(tmp_path)
+    (tmp_path / "training.json").write_text("{}")
+    with pytest.raises(SeedBenchError, match="is a training run: evaluate its checkpoint final/"):
+        load_summary(tmp_path)
     with pytest.raises(SeedBenchError, match=r"there is no .*nowhere: expected a run folder or a summary"):
         load_summary(tmp_path / "nowhere")
 

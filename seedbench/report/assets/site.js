@@ -107,7 +107,9 @@
     (table.closest(".scroll") || table).before(element("div", { className: "controls" }, ...labels, state.count));
     const known = new Map();
     const lower = row => known.get(row) ?? known.set(row, row.textContent.toLowerCase()).get(row);
+    let waiting;
     const apply = () => {
+      clearTimeout(waiting);
       const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
       const wanted = choices.filter(({ select }) => select.selectedIndex > 0);
       state.filtered = words.length + wanted.length > 0;
@@ -115,7 +117,6 @@
         && words.every(word => lower(row).includes(word));
       state.restart();
     };
-    let waiting;
     search.addEventListener("input", () => { clearTimeout(waiting); waiting = setTimeout(apply, 120); });
     for (const { select } of choices) select.addEventListener("change", apply);
     addEventListener("pageshow", apply);  // a browser that comes back to the page restores what was entered

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from seedbench.tables.build import spelled
+from seedbench.tables.build import spelled, unofficial
 from seedbench.tables.paper.layouts import SUITES, ColumnGroup, PaperColumn, families
 from seedbench.tables.paper.model import Source
 from seedbench.tables.paper.runs import MeasuredRow, MeasuredRun
@@ -50,7 +50,9 @@ def caption(
     suites = list(dict.fromkeys(group.suite for group in groups))
     found = [("", text) for text in _MEASURED] if measured else []
     if layout == "paper-efficiency":
-        found += [("", _FRACTION), ("", "Success: the share of solved episodes, micro.")]
+        found.append(("", _FRACTION))
+        found += [("", "Measured: the share of solved episodes (micro).")] if measured else []
+        found += [("", "Reported: the papers' averages, however they were formed.")] if reported else []
     else:
         found += [(suite, _AVERAGES[suite]) for suite in suites if measured or suite != "alfworld"]
     if reported:
@@ -87,19 +89,16 @@ def _source(runs: Sequence[MeasuredRun], columns: Sequence[PaperColumn]) -> Sour
         parts.append(f"Avg is the mean of {one_line(', '.join(runs[0].families))}, which have no columns")
     if first.get("environment"):
         parts.append(f"environment {one_line(', '.join(spelled(first['environment'])))}")
-    if not panel["official"]:
-        generated = panel["suite"].startswith("mini-")
-        parts.append("not official (generated)" if generated else "not official")
+    parts += unofficial(panel["suite"], panel["official"])
     return Source(
-        runs[0].suite,
-        one_line(panel["name"]),
-        one_line(panel["hash"]),
-        one_line(protocol["name"]),
-        one_line(protocol["hash"]),
-        panel["n"],
-        one_line(panel["split"]),
-        panel["official"],
-        ", ".join(parts) + ".",
+        suite=runs[0].suite,
+        panel=one_line(panel["name"]),
+        panel_hash=one_line(panel["hash"]),
+        protocol=one_line(protocol["name"]),
+        protocol_hash=one_line(protocol["hash"]),
+        split=one_line(panel["split"]),
+        official=panel["official"],
+        text=", ".join(parts) + ".",
     )
 
 

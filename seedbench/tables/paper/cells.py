@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from seedbench.errors import SeedBenchError
 from seedbench.statistics import macro, wilson_limits
+from seedbench.tables.build import rate_of
 from seedbench.tables.paper.layouts import PaperColumn, families
 from seedbench.tables.paper.model import Cell
 from seedbench.tables.paper.runs import MeasuredRow, MeasuredRun
@@ -41,26 +41,19 @@ def _complete(suite: str, runs: Sequence[MeasuredRun]) -> bool:
 
 
 def _over_seeds(runs: Sequence[MeasuredRun], column: PaperColumn) -> Cell:
-    numbers = [_number(run, column) for run in runs]
-    counted = sum(number["n"] for number in numbers)
-    values = [number["mean"] if "mean" in number else number["rate"] for number in numbers]
-    if len(runs) == 1:
-        lo, hi = numbers[0]["ci"]
-        return Cell(values[0], counted, lo, hi) if values[0] is not None else Cell(None, counted)
-    if None in values:
+    rates = [rate for run in runs if (rate := rate_of(column.kind, column.key, run.summary))]
+    counted = sum(rate.n for rate in rates)
+    values = [rate.rate for rate in rates if rate.rate is not None]
+    if len(values) < len(runs):
         return Cell(None, counted, seeds=len(runs))
+    if len(runs) == 1:
+        return Cell(values[0], counted, rates[0].lo, rates[0].hi)
     mean = _mean(values)
     if not all(run.has_log for run in runs) or not (strata := _strata(runs, column)):
         return Cell(mean, counted, seeds=len(runs))
     lo, hi = mean_interval(strata)
     # Tasks left out in some run after an infrastructure error can put the mean of all outside.
     return Cell(mean, counted, min(mean, lo), max(mean, hi), seeds=len(runs))
-
-
-def _number(run: MeasuredRun, column: PaperColumn) -> Any:
-    success = run.summary["success"]
-    found = {"family": success["families"].get(column.key), "score": run.summary["score"]}
-    return found[column.kind] if column.kind in found else success[column.kind]
 
 
 def _strata(runs: Sequence[MeasuredRun], column: PaperColumn) -> list[Matrix]:

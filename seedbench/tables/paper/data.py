@@ -10,6 +10,7 @@ from typing import Any
 
 from seedbench.tables.paper.layouts import PaperColumn
 from seedbench.tables.paper.model import Cell, PaperBlock, PaperRow, PaperTable
+from seedbench.tables.text import no_formula
 
 CSV_COLUMNS = (
     "layout",
@@ -50,7 +51,7 @@ def to_csv(table: PaperTable) -> str:
     for block in table.blocks:
         for row in (*block.measured, *block.reported):
             for line in _lines(table, block, row):
-                writer.writerow({key: _guarded(value) for key, value in line.items()})
+                writer.writerow({k: str(v).lower() if isinstance(v, bool) else no_formula(v) for k, v in line.items()})
     return out.getvalue()
 
 
@@ -75,12 +76,6 @@ def _json_block(table: PaperTable, block: PaperBlock) -> dict[str, Any]:
         "notes": list(block.notes),
         "numbers": [line for row in rows for line in _lines(table, block, row)],
     }
-
-
-def _guarded(value: object) -> object:
-    if isinstance(value, bool):
-        return str(value).lower()
-    return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@")) else value
 
 
 def _lines(table: PaperTable, block: PaperBlock, row: PaperRow) -> Iterator[dict[str, Any]]:

@@ -116,16 +116,18 @@ def official(suite: str) -> str:
 
 def method_title(method: str, layout: str, *, skills: bool = False) -> str:
     """What the papers call a method; `skills`: static skills stood in the prompts of the evaluation."""
-    title = _TITLES.get(method, method)
-    if skills:
-        title = "Skill-Prompt*" if title == "Vanilla" else f"{title.removesuffix('*')}*"
+    plain = method.removesuffix("*")
+    title = _TITLES.get(plain, plain)
+    if skills or method.endswith("*"):
+        title = "Skill-Prompt*" if title == "Vanilla" else f"{title}*"
     return _ABLATED.get(title, title) if layout == "paper-ablation" else title
 
 
 def rank(label: str, layout: str) -> int:
-    """Place of a row in the layout; equal for all unknown ones, which follow."""
+    """Place of a row in the layout, whatever its name has in brackets; equal for all unknown ones, which follow."""
     known = [name.casefold() for name in PAPER_LAYOUTS[layout].methods]
-    return known.index(label.casefold()) if label.casefold() in known else len(known)
+    name = label.partition(" (")[0].casefold()
+    return known.index(name) if name in known else len(known)
 
 
 def families(suite: str) -> tuple[str, ...]:

@@ -55,7 +55,6 @@ class Source:
     panel_hash: str
     protocol: str
     protocol_hash: str
-    n: int
     split: str
     official: bool
     text: str
@@ -108,16 +107,11 @@ def printed(cell: Cell | None, kind: RowKind) -> str:
     value = round(100 * cell.value, 10)
     if kind == "reported":
         return f"{value:.1f}" if round(value, 1) == value else f"{value:g}"
-    return f"{value:+.1f}" if kind == "difference" else f"{value:.1f}"
+    return f"{value:+z.1f}" if kind == "difference" else f"{value:.1f}"
 
 
 def interval(cell: Cell | None, dash: str = "-") -> str:
     """`[80-99]`; of a difference `[-3 to 12]`, told by `dash=' to '`; empty where there is none."""
     if cell is None or cell.lo is None or cell.hi is None:
         return ""
-    return f"[{_whole(cell.lo)}{dash}{_whole(cell.hi)}]"
-
-
-def _whole(value: float) -> str:
-    text = f"{100 * value:.0f}"
-    return "0" if text == "-0" else text
+    return f"[{100 * cell.lo:z.0f}{dash}{100 * cell.hi:z.0f}]"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,12 +32,10 @@ def plot_efficiency(table: PaperTable, file: Path) -> None:
     except ImportError:
         raise SeedBenchError("plots need matplotlib, which is not installed: pip install matplotlib.") from None
     figure = Figure(figsize=(4.5 * len(table.groups), 3.6), layout="constrained")
-    start = 0
-    for place, group in enumerate(table.groups):
-        axes = figure.add_subplot(1, len(table.groups), place + 1)
-        _panel(axes, table, start, len(group.columns))
+    for number, group in enumerate(table.groups, 1):
+        axes = figure.add_subplot(1, len(table.groups), number)
+        _panel(axes, table, table.places(group))
         axes.set_title(_plain(group.title), fontsize=10)
-        start += len(group.columns)
     draft = file.with_name(f".{file.stem}.draft{file.suffix}")
     # No date and no random names in it, so that the same table gives the same file.
     metadata = {"Date": None} if file.suffix.lower() == ".svg" else {"Software": None}
@@ -55,32 +54,33 @@ def _plain(text: str) -> str:
     return text.replace("$", r"\$")  # matplotlib would read mathematics between two of them
 
 
-def _panel(axes: Any, table: PaperTable, start: int, width: int) -> None:
+def _panel(axes: Any, table: PaperTable, places: range) -> None:
     several = len(table.blocks) > 1
-    shares = [100 * (column.fraction or 0) for column in table.columns[start : start + width]]
+    shares = {place: 100 * (table.columns[place].fraction or 0) for place in places}
     rows = [(block.model, row) for block in table.blocks for row in (*block.measured, *block.reported)]
     labels = list(dict.fromkeys((model, row.label) for model, row in rows))  # measured and reported share a colour
     for model, row in rows:
         style = labels.index((model, row.label))
         name = f"{model} {row.label}" if several else row.label
-        _line(axes, row, shares, start, style, _plain(f"{name} (reported)" if row.kind == "reported" else name))
+        _line(axes, row, shares, style, _plain(f"{name} (reported)" if row.kind == "reported" else name))
     axes.set(xlabel="share of the training data, %", ylabel="success, %", ylim=(0, 100))
     axes.grid(alpha=0.3)
     if axes.has_data():
         axes.legend(fontsize=8)
 
 
-def _line(axes: Any, row: PaperRow, shares: list[float], start: int, style: int, name: str) -> None:
-    cells = [(share, row.cells[start + at]) for at, share in enumerate(shares)]
-    points = [(share, cell) for share, cell in cells if cell is not None and cell.value is not None]
+def _line(axes: Any, row: PaperRow, shares: Mapping[int, float], style: int, name: str) -> None:
+    points = [
+        (share, 100 * cell.value, 100 * (cell.value if cell.lo is None else cell.lo), 100 * (cell.hi or cell.value))
+        for place, share in shares.items()
+        if (cell := row.cells[place]) is not None and cell.value is not None
+    ]
     if not points:
         return
+    x, y, lo, hi = zip(*points, strict=True)
     look = {"color": _COLOURS[style % len(_COLOURS)], "marker": _MARKERS[style % len(_MARKERS)], "markersize": 4}
-    x, y = [share for share, _ in points], [100 * (cell.value or 0) for _, cell in points]
     if row.kind == "reported":
         axes.plot(x, y, linestyle="--", alpha=0.6, label=name, **look)
         return
-    values = [cell.value or 0.0 for _, cell in points]
-    low = [100 * (v - (v if cell.lo is None else cell.lo)) for v, (_, cell) in zip(values, points, strict=True)]
-    high = [100 * ((v if cell.hi is None else cell.hi) - v) for v, (_, cell) in zip(values, points, strict=True)]
-    axes.errorbar(x, y, yerr=(low, high), capsize=3, label=name, **look)
+    reach = [[max(0.0, b - a) for a, b in zip(*ends, strict=True)] for ends in ((lo, y), (y, hi))]
+    axes.errorbar(x, y, yerr=reach, capsize=3, label=name, **look)

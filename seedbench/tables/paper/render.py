@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib.resources import files
 
 from seedbench.errors import unknown
 from seedbench.tables.paper.data import to_csv, to_json
@@ -16,8 +15,7 @@ def to_html(table: PaperTable) -> str:
     """The table as a whole page: no script, nothing from elsewhere, texts escaped and control characters as codes."""
     from seedbench.report.site import environment
 
-    source = files("seedbench.tables.paper").joinpath("page.html.jinja").read_text(encoding="utf-8")
-    template = environment().from_string(source)
+    template = environment().get_template("paper.html.jinja")
     helpers = {"printed": printed, "name_of": name_of, "detail_of": detail_of}
     return template.render(table=table, reported=REPORTED, **helpers) + "\n"
 

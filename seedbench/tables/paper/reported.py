@@ -92,11 +92,11 @@ def reported_blocks(
         if any(other.suite == row.suite for other in apart.get(key, [])):
             key = (row.paper, row.method, row.table)
         apart.setdefault(key, []).append(row)
-    several = len({row.paper for row in rows if row.arxiv not in PAPERS}) > 0
+    several = any(row.arxiv not in PAPERS for row in rows)
     blocks = {}
     for model, members in grouped.items():
         made = [_row(of, columns, layout, footnotes, several) for of in members.values()]
-        blocks[model] = tuple(sorted(made, key=lambda row: rank(row.label.partition(" (")[0], layout)))
+        blocks[model] = tuple(sorted(made, key=lambda row: rank(row.label, layout)))
     return blocks
 
 

@@ -63,6 +63,12 @@ class MeasuredRun:
         return bool(self.summary["episodes"] < self.summary["panel"]["n"] * self.summary["repeats"])
 
     @property
+    def share(self) -> tuple[float, str]:
+        """Which share of the data it was trained on, and of what; all of the data is the same in either reading."""
+        share = self.subject.fraction
+        return (1.0, "") if share in (None, 1.0) else (share, self.subject.reading)
+
+    @property
     def has_log(self) -> bool:
         """Whether its episodes can be read."""
         return (self.path / MANIFEST).is_file() and any(self.path.glob("episodes.jsonl*"))
@@ -130,8 +136,10 @@ def _read(path: Path, layout: str, label: str) -> MeasuredRun:
     summary = load_summary(folder)
     who = subject(folder) if (folder / MANIFEST).is_file() else Subject("", summary["policy"]["name"])
     skills = "skills_sha256" in summary["policy"]["identity"]
-    title = label or method_title(who.method, layout, skills=skills)
-    return MeasuredRun(folder, summary, who, one_line(title), bool(label))
+    title = method_title(who.method, layout, skills=skills)
+    if layout != "paper-efficiency" and who.fraction not in (None, 1.0):
+        title = f"{title} ({100 * who.fraction:g} % of the {who.reading})"
+    return MeasuredRun(folder, summary, who, one_line(label or title), bool(label))
 
 
 def _problem(run: MeasuredRun, layout: str) -> str:
@@ -172,16 +180,18 @@ def _rows(runs: Sequence[MeasuredRun], layout: str) -> tuple[MeasuredRow, ...]:
     for run in runs:
         labels.setdefault(run.label, []).append(run)
     for members in labels.values():
-        _refuse_unknown_seeds(members)
+        _refuse_unknown_seeds(members, layout)
     return tuple(MeasuredRow(label, tuple(labels[label])) for label in sorted(labels, key=lambda x: rank(x, layout)))
 
 
-def _refuse_unknown_seeds(runs: Sequence[MeasuredRun]) -> None:
+def _refuse_unknown_seeds(runs: Sequence[MeasuredRun], layout: str) -> None:
     """Several runs of a method on a panel must be several trainings, or the interval would be a wrong one."""
     for a, b in combinations(runs, 2):
-        if (a.panel, a.subject.fraction, a.subject.reading) != (b.panel, b.subject.fraction, b.subject.reading):
+        if a.panel != b.panel or (layout == "paper-efficiency" and a.share != b.share):
             continue
         both = f"'{one_line(str(a.path))}' and '{one_line(str(b.path))}' are both '{a.label}' on one panel"
+        if a.share != b.share:
+            raise UsageError(f"{both}, trained on different shares of the data: give them different --labels.")
         if a.subject.seed is not None and a.subject.seed == b.subject.seed:
             raise UsageError(
                 f"{both}, of the same training seed {a.subject.seed}: give one of them, or other --labels."
@@ -210,7 +220,7 @@ def refuse_mixtures(runs: Sequence[MeasuredRun]) -> None:
         if listed := differences(held, now):
             raise UsageError(
                 f"'{one_line(str(a.path))}' and '{one_line(str(b.path))}' cannot stand in one block. From the former to"
-                f" the latter: {one_line('; '.join(listed[:6]))}. They belong in two tables."
+                f" the latter: {'; '.join(map(one_line, listed[:6]))}. They belong in two tables."
             )
 
 
@@ -225,10 +235,10 @@ def _distinct(runs: Iterable[MeasuredRun]) -> list[MeasuredRun]:
 def _identity(run: MeasuredRun) -> dict[str, Any]:
     """What runs of a block must share."""
     summary = run.summary
-    panel = {key: summary["panel"][key] for key in ("name", "hash")}
+    panel, protocol = ({"name": of["name"], "hash": of["hash"][:12]} for of in (summary["panel"], summary["protocol"]))
     return {
         "panel": panel,
-        "protocol": dict(summary["protocol"]),
+        "protocol": protocol,
         "repeats": summary["repeats"],
         "environment": summary.get("environment") or {},
     }

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-
 from rich.box import SIMPLE_HEAD
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.measure import Measurement
@@ -13,6 +11,7 @@ from rich.text import Text
 from seedbench.tables.markdown import escape
 from seedbench.tables.paper.layouts import ColumnGroup
 from seedbench.tables.paper.model import Cell, PaperBlock, PaperRow, PaperTable, interval, printed
+from seedbench.tables.terminal import as_text
 
 REPORTED = "Reported in papers, not comparable"
 _NARROWEST_NAME = 12
@@ -41,10 +40,7 @@ def detail_of(row: PaperRow, cell: Cell | None, dash: str = "-") -> str:
 
 def to_terminal(table: PaperTable, width: int = 120) -> str:
     """The table as plain text, `width` columns wide, without colours."""
-    out = io.StringIO()
-    console = Console(file=out, width=width, color_system=None, force_terminal=False, legacy_windows=False)
-    console.print(PaperTerminal(table))
-    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
+    return as_text(PaperTerminal(table), width)
 
 
 class PaperTerminal:
