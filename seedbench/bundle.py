@@ -27,7 +27,7 @@ from typing import IO, Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from seedbench.errors import SeedBenchError, UsageError
-from seedbench.logs import LONGEST_LOG, Seal, lines, seal
+from seedbench.logs import LONGEST_LOG, Seal, held, lines, seal
 from seedbench.runs import LOG, MANIFEST, SUMMARY, read_manifest, write_json
 from seedbench.store import file_sha256
 from seedbench.subject import SUBMISSION, subject
@@ -143,8 +143,8 @@ def pack(
 
 
 def _fill(folder: Path, run: Path, claimed: dict[str, str]) -> None:
-    for name in (MANIFEST, SUMMARY):
-        if not (run / name).is_file():
+    for name, found in ((LOG, held(run / LOG)), (SUMMARY, run / SUMMARY)):
+        if not (found and found.is_file()):
             raise SeedBenchError(f"'{run}' has no {name}: the same `seedbench eval` command makes it again.")
     write_json(folder / MANIFEST, _published(read_manifest(run)))
     shutil.copyfile(run / SUMMARY, folder / SUMMARY)
@@ -241,8 +241,10 @@ def opened(path: Path) -> Iterator[Path]:
     with TemporaryDirectory(prefix="seedbench-") as folder:
         try:
             _unpack(path, Path(folder))
-        except (tarfile.TarError, zlib.error, EOFError, gzip.BadGzipFile) as error:
+        except (tarfile.TarError, zlib.error, EOFError, ValueError, gzip.BadGzipFile) as error:
             raise SeedBenchError(f"'{path}' is no whole archive of a bundle ({error}); get it again.") from error
+        except OSError as error:
+            raise SeedBenchError(f"cannot unpack '{path}': {error.strerror}.") from error
         yield Path(folder)
 
 

@@ -68,6 +68,8 @@ class _Unpacked(io.RawIOBase):
             if data := self._xz.decompress(more, len(buffer)):
                 buffer[: len(data)] = data
                 return len(data)
+        if self._xz.unused_data or self._file.read(1):  # other readers might see another log
+            raise lzma.LZMAError("something follows its end")
         return 0
 
     def close(self) -> None:

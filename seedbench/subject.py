@@ -73,6 +73,11 @@ def run_names(paths: Sequence[Path]) -> list[str]:
     return short if len(set(short)) == len(short) else [str(path) for path in paths]
 
 
+def is_model(identity: Mapping[str, Any]) -> bool:
+    """Whether a policy of this identity is a language model, which reads prompts."""
+    return "weights_sha256" in identity or identity.get("kind") in ("transformers", "vllm", "openai")
+
+
 def _of_manifest(name: str, identity: Mapping[str, Any], trained: object) -> Subject:
     skilled = "skills_sha256" in identity
     if isinstance(trained, Mapping) and isinstance(method := trained.get("method"), str):
@@ -86,7 +91,7 @@ def _of_manifest(name: str, identity: Mapping[str, Any], trained: object) -> Sub
             reading=_text(data.get("reading")),
             cost=_numbers(cost) or None,
         )
-    if "weights_sha256" in identity or identity.get("kind") in ("transformers", "vllm", "openai"):
+    if is_model(identity):
         return Subject(name.removesuffix("*") if skilled else name, PROMPTED if skilled else UNTRAINED)
     return Subject("", name)
 

@@ -18,18 +18,19 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from seedbench.bundle import check_files, is_bundle
+from seedbench.bundle import check_files, is_bundle, read_submission
 from seedbench.errors import SeedBenchError, UsageError
 from seedbench.metrics import summarise
 from seedbench.panels import Panel, data_problems, load_panel
 from seedbench.protocol import Protocol, ProtocolFile, read_protocol, shipped_protocols
 from seedbench.registry import get_suite
 from seedbench.runs import LOG, MANIFEST, SUMMARY, read_manifest
-from seedbench.subject import SUBMISSION
+from seedbench.subject import PROMPTED, SUBMISSION, TRAINING, UNTRAINED, is_model
 from seedbench.suite import Environment, Option, Suite
+from seedbench.tables import load_summary
 from seedbench.verify_log import Findings, Replay, Stage, unequal
 
-TRAINING, VALIDATION = "training.json", "validation"
+VALIDATION = "validation"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +54,18 @@ class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, strict=True)
 
 
-class _Named(_Part):
+class _Bound(_Part):
+    """Part of what tells runs apart: nothing may stand there that nobody reads."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class _Named(_Bound):
     name: str
     hash: str
 
 
-class _Settings(_Part):
+class _Settings(_Bound):
     panel: _Named
     protocol: _Named
     policy: dict[str, Any]
@@ -77,6 +84,7 @@ class _Facts(_Part):
 
 class _Policy(_Part):
     name: str
+    trained: dict[str, Any] = {}
 
 
 class _Log(_Part):
@@ -158,6 +166,8 @@ def verify(
             findings.add(f"data: {problem}.")
     except SeedBenchError as error:
         findings.add(f"data: {error}")
+    if is_bundle(folder):
+        findings.notes += _renamed(folder, manifest.policy)
     stage = _stage(manifest, tasks, protocol, engine, findings)
     replay = Replay(
         folder / LOG, tasks, protocol, manifest.settings.repeats, manifest.settings.seed, stage, findings, told,
@@ -165,6 +175,8 @@ def verify(
     )  # fmt: skip
     try:
         _check_summary(folder, manifest, tasks, replay, findings)
+        if is_model(manifest.settings.policy) and replay.turns and not replay.asked:
+            findings.add(f"policy: {MANIFEST} calls it a model, and no turn of {LOG} has the hash of a prompt.")
     finally:
         stage.close()
     return Report(folder, replay.episodes, replay.turns, findings.count, tuple(findings.first), tuple(findings.notes))
@@ -177,6 +189,19 @@ def _read(folder: Path) -> _Manifest:
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         raise SeedBenchError(f"{MANIFEST} is damaged at {'.'.join(map(str, first['loc']))}: {first['msg']}.") from error
+
+
+def _renamed(bundle: Path, policy: _Policy) -> Iterator[str]:
+    """What a submission calls otherwise than its run does."""
+    claimed, trained = read_submission(bundle), policy.trained
+    method = str(trained.get("method", ""))
+    methods = (method, f"{method}*") if method else (UNTRAINED, PROMPTED, policy.name)
+    model = str(trained.get("model") or policy.name).removesuffix("*")
+    if claimed.model and claimed.model.rpartition("/")[2] != model.rpartition("/")[2]:
+        yield f"{SUBMISSION} calls the model '{claimed.model}'; the run calls it '{model[:200]}'."
+    if claimed.method not in methods:
+        says = f"is of '{method[:200]}'" if method else "knows of no training"
+        yield f"{SUBMISSION} calls the method '{claimed.method}'; the run {says}."
 
 
 def _protocol(manifest: _Manifest, findings: Findings) -> Protocol:
@@ -237,7 +262,11 @@ def _panel(manifest: _Manifest, given: Panel | None, findings: Findings) -> Pane
 
 def _stage(manifest: _Manifest, panel: Panel, protocol: Protocol, engine: str, findings: Findings) -> Stage:
     """Open the run's engine; another one, whose observations are not compared, where the run names what it searched."""
-    suite, own, stored = get_suite(panel.suite), manifest.settings.engine, manifest.settings.environment
+    suite, stored = get_suite(panel.suite), manifest.settings.environment
+    # A run records no place; one that stands there all the same, a folder or an address, is not ours to open.
+    own, place, _ = manifest.settings.engine.partition(":")
+    if place:
+        findings.add(f"engine: {MANIFEST} names a place ({manifest.settings.engine[:60]!r}), which no run records.")
     # Where no identity tells them apart, another engine might be another environment.
     names = [own, "native", ""] if stored and not engine else [engine or own]
     options = protocol.settings.environment
@@ -320,8 +349,14 @@ def _check_summary(folder: Path, manifest: _Manifest, panel: Panel, replay: Repl
     except (ValueError, RecursionError) as error:
         findings.add(f"{SUMMARY} is damaged ({error}).")
     else:
-        for difference in _unlike({**stored, "seconds": None}, {**rebuilt, "seconds": None}):
+        differences = list(_unlike({**stored, "seconds": None}, {**rebuilt, "seconds": None}))
+        for difference in differences:
             findings.add(f"{SUMMARY}: {difference}.")
+        if not differences:
+            try:
+                load_summary(folder)  # as the tables will
+            except SeedBenchError as error:
+                findings.add(str(error))
 
 
 def _unlike(stored: Any, found: Any, place: str = "") -> Iterator[str]:

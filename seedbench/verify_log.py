@@ -67,7 +67,7 @@ class Stage:
 
 
 class Replay:
-    """Plays the log again; what it has gathered is for the report."""
+    """Plays the log again; what it has gathered is for the report: episodes, turns, turns with a prompt's hash."""
 
     def __init__(
         self,
@@ -81,13 +81,12 @@ class Replay:
         told: Callable[[str], None],
         seals: Mapping[int, str],
     ) -> None:
-        self.episodes = self.turns = 0
+        self.episodes = self.turns = self.asked = 0
         self._seals = seals
         self._log, self._protocol, self._repeats, self._seed = log, protocol, repeats, seed
         self._panel, self._stage, self._findings, self._told = panel, stage, findings, told
         self._tasks = {task.sha256: task for task in panel.tasks}
         self._seen: dict[tuple[str, int], Outcome] = {}
-        self._asked = 0
         self._unasked: list[str] = []
         self._decided: set[str] = set()
         self._unsure: dict[str, list[str]] = {}
@@ -103,7 +102,7 @@ class Replay:
                 self._told(f"{self.episodes:,} episodes replayed")
             if episode.family in families:
                 yield episode
-        for text in self._unasked if self._asked else ():
+        for text in self._unasked if self.asked else ():
             self._findings.add(text)
         for task in self._panel.tasks:
             for repeat in range(self._repeats):
@@ -176,7 +175,7 @@ class Replay:
     def _note_prompts(self, episode: Episode, where: str) -> None:
         """A policy is prompted at every turn or at none."""
         for number, turn in enumerate(episode.turns, start=1):
-            self._asked += bool(turn.prompt_sha256)
+            self.asked += bool(turn.prompt_sha256)
             if not turn.prompt_sha256 and len(self._unasked) < SHOWN:
                 self._unasked.append(f"{where}, turn {number}: prompt hash: none is stored, though others are.")
 

@@ -37,6 +37,11 @@ def study_command(
     folder = out or Path("runs") / study.study.name
     if source is not None and not report:
         raise UsageError("--from names what --report is rebuilt from; give both.")
+    asked = [name for name, given in (("--dry-run", dry_run), ("--report", report), ("--pack", packed)) if given]
+    if len(asked) > 1:
+        raise UsageError(f"{' and '.join(asked)} do different things; give one of them.")
+    if only and (report or packed):
+        raise UsageError(f"{asked[0]} takes what is finished of all cells; give it without --only.")
     if packed is not None:
         from seedbench.study.pack import pack_study
 

@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Literal
@@ -14,12 +14,13 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 import seedbench
-from seedbench.bundle import LIMITS, is_bundle, opened, pack, read_submission
+from seedbench.bundle import LIMITS, check_files, is_bundle, opened, pack
 from seedbench.errors import SeedBenchError, UsageError
 from seedbench.runs import read_episodes, read_manifest, write_json
 from seedbench.store import file_sha256
 from seedbench.subject import SUBMISSION, subject
-from seedbench.verify import verify
+from seedbench.tables import load_summary
+from seedbench.verify import Report, verify
 
 FOLDER = "submissions"
 Told = Callable[[str], None]
@@ -48,45 +49,76 @@ def add(source: Path, folder: Path, *, told: Told = lambda line: None) -> Path:
     """Verify a run, a bundle or an archive of one, and copy it into a leaderboard's folder; returns where to.
 
     Raises:
-        UsageError: `source` is none of them, or was not made on a whole panel.
+        UsageError: `source` is none of them, or no row of a leaderboard: made on a part of a panel, or with attempts
+            that infrastructure errors ended.
         SeedBenchError: it is not what it claims to be (the first difference is named), or is here already.
     """
     with opened(source) as run, TemporaryDirectory(prefix="seedbench-") as draft:
-        bundle = run if is_bundle(run) else pack(run, Path(draft) / "bundle")
-        record = _verified(bundle, str(source), told)
-        manifest = read_manifest(bundle)
-        if "[" in (panel := manifest["settings"]["panel"]["name"]):
-            raise UsageError(f"'{source}' was made on a part of a panel ({panel}): a leaderboard compares whole ones.")
-        place = folder / FOLDER / _safe(manifest["panel"]["suite"]) / identity(bundle)
+        bundle = Path(draft) / "bundle"
+        if is_bundle(run):  # from here on nobody else can change it
+            _refuse(check_files(run), source)
+            _copy(run, bundle)
+        else:
+            pack(run, bundle)
+        report = verify(bundle, told=told)
+        _refuse(report.first, source, report.findings)
+        if reason := _no_row(bundle):
+            raise UsageError(f"'{source}' {reason}.")
+        place = folder / FOLDER / _safe(read_manifest(bundle)["panel"]["suite"]) / identity(bundle)
         if twin := _twin(place):
             raise SeedBenchError(f"'{source}' is here already: '{twin}' has the same settings and responses.")
-        _copy(bundle, place)
-        write_json(record_of(place), record.model_dump(by_alias=True, mode="json"))
+        _place(bundle, place, report)
     return place
 
 
-def _verified(bundle: Path, name: str, told: Told) -> Verified:
-    report = verify(bundle, told=told)
-    if report.findings:
-        more = f" (and {report.findings - 1:,} more)" if report.findings > 1 else ""
+def _refuse(found: Sequence[str], source: Path, count: int = 0) -> None:
+    if found:
+        more = f" (and {rest:,} more)" if (rest := (count or len(found)) - 1) else ""
         raise SeedBenchError(
-            f"'{name}' is not what it claims to be: {report.first[0]}{more} `seedbench verify` shows the rest."
+            f"'{source}' is not what it claims to be: {found[0]}{more} `seedbench verify` shows the rest."
         )
-    return Verified(
+
+
+def _no_row(bundle: Path) -> str:
+    """Why a verified bundle is no row of a leaderboard; an empty text where it is one."""
+    summary = load_summary(bundle)
+    if "[" in (panel := summary["panel"]["name"]):
+        return f"was made on a part of a panel ({panel}): a leaderboard compares whole ones"
+    if errors := summary["outcomes"]["infra_error"]:
+        return (  # rates leave them out, and nothing proves their cause
+            f"has {errors} attempts that infrastructure errors ended: the same `seedbench eval` command tries them"
+            " again"
+        )
+    return ""
+
+
+def _copy(bundle: Path, target: Path) -> None:
+    try:
+        target.mkdir()
+        for name in LIMITS:
+            shutil.copyfile(bundle / name, target / name, follow_symlinks=False)
+    except OSError as error:
+        raise SeedBenchError(f"cannot copy '{bundle}': {error.strerror or error}.") from error
+
+
+def _place(bundle: Path, place: Path, report: Report) -> None:
+    """Copy a verified bundle and its record into their place, or neither."""
+    record = Verified(
         schema="seedbench.verified/1", submission=file_sha256(bundle / SUBMISSION), seedbench=seedbench.__version__,
         episodes=report.episodes, turns=report.turns, notes=report.notes,
     )  # fmt: skip
-
-
-def _copy(bundle: Path, place: Path) -> None:
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(dir=place.parent, prefix=".") as draft:
             made = Path(draft) / place.name
-            made.mkdir()
-            for name in LIMITS:
-                shutil.copyfile(bundle / name, made / name)
-            made.rename(place)
+            _copy(bundle, made)
+            write_json(record_of(made), record.model_dump(by_alias=True, mode="json"))
+            record_of(made).rename(record_of(place))
+            try:
+                made.rename(place)
+            except OSError:
+                record_of(place).unlink()
+                raise
     except OSError as error:
         raise SeedBenchError(f"cannot write '{place}': {error.strerror}.") from error
 
@@ -177,8 +209,11 @@ def _wrong(place: Path, name: str) -> Iterator[str]:
     if report.findings:
         yield from (f"{name}: {text}" for text in report.first)
         return
-    read_submission(place)
-    read_record(place)
+    record = read_record(place)
+    if (record.episodes, record.turns) != (report.episodes, report.turns):
+        yield f"{name}: {record_of(place).name} is not what its verification says."
+    if reason := _no_row(place):
+        yield f"{name}: it {reason}."
     if (right := identity(place)) != place.name or _safe(read_manifest(place)["panel"]["suite"]) != place.parent.name:
         yield f"{name}: its place is {_safe(read_manifest(place)['panel']['suite'])}/{right}."
 

@@ -27,7 +27,7 @@ from seedbench.study.spec import Study, flat
 
 COMMAND = (sys.executable, "-m", "seedbench")
 RECORD, TRAINING, EVALUATION = "study.json", "training.json", "evaluation"
-_UNBOUND = ("suites", "device", "track")
+_UNBOUND = ("suites", "device", "track", "distributed")
 """Of what a training prints, what its record does not hold or may change."""
 
 
@@ -140,7 +140,9 @@ def check(study: Study, jobs: Sequence[Job], out: Path, workers: int) -> dict[st
             that holds a run with other settings (they are shown).
     """
     held = _record(out).get("cells", {})
-    cells = {job.cell: job for job in reversed(jobs)}  # the first run of each stands for it
+    cells = dict[str, Job]()
+    for job in jobs:
+        cells.setdefault(job.cell, job)  # the first run of each stands for it
     asked = {cell: _asked(study, job) for cell, job in cells.items()}
     known = {cell: held[cell]["settings"] for cell in cells if held.get(cell, {}).get("asked") == asked[cell]}
     with ThreadPoolExecutor(workers) as pool:
@@ -167,9 +169,9 @@ def _record(out: Path) -> dict[str, Any]:
         return {}
     try:
         record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(record["cells"], dict):
-            raise TypeError("cells is no object")
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        if not all(isinstance(cell["settings"], dict) for cell in record["cells"].values()):
+            raise TypeError("settings are no object")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise SeedBenchError(
             f"'{path}' is damaged ({type(error).__name__}); delete it, and it is made again."
         ) from error

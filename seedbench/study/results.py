@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from seedbench.errors import SeedBenchError
 from seedbench.statistics.means import t_quantile
 from seedbench.study.plan import TRAINING, Job, evaluation
-from seedbench.study.run import METRICS, USAGE
+from seedbench.study.run import METRICS, USAGE, is_evaluated
 from seedbench.study.spec import Study
 from seedbench.tables import load_summary
 
@@ -69,7 +69,7 @@ class Result:
 
 
 def load_results(study: Study, jobs: Sequence[Job], root: Path) -> tuple[list[Result], list[str]]:
-    """The runs that have a journal and every evaluation, and the names of the others.
+    """The runs that have a journal and every evaluation, whole and as the study asks; and the names of the others.
 
     Raises SeedBenchError where a file is there but damaged.
     """
@@ -77,9 +77,8 @@ def load_results(study: Study, jobs: Sequence[Job], root: Path) -> tuple[list[Re
     found, missing = [], []
     for job in jobs:
         panels = () if job.is_start else study.evaluation.panels
-        needed = [job.folder / TRAINING, job.folder / METRICS]
-        needed += [evaluation(job, panel) / "summary.json" for panel in panels]
-        if not all(path.is_file() for path in needed):
+        trained = all((job.folder / name).is_file() for name in (TRAINING, METRICS))
+        if not (trained and all(is_evaluated(study, job, panel) for panel in panels)):
             missing.append(job.name)
             continue
         rows = _journal(job.folder / METRICS)

@@ -10,6 +10,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -35,6 +36,17 @@ USAGE, METRICS, LOGS = "usage.jsonl", "metrics.jsonl", "logs"
 _TAIL = 8
 _ENVIRONMENT = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
 """One thread a run: its numbers then do not depend on how many run at once."""
+
+_TIED = """
+import ctypes, os, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+if sys.platform == "linux":
+    ctypes.CDLL(None).prctl(1, signal.SIGINT)
+    os.getppid() == int(sys.argv[1]) or sys.exit("the study has ended")
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+"""Makes a command listen to SIGINT, which a shell's background jobs ignore, and stop with the study however that ends
+(PR_SET_PDEATHSIG, on Linux)."""
 
 
 class _Stopped(Exception):
@@ -183,8 +195,8 @@ class Runner:
                     raise _Stopped
                 # A session of its own: Ctrl-C on the terminal reaches it once, from here.
                 process = subprocess.Popen(
-                    [*plan.COMMAND, *words], stdout=output, stderr=output, stdin=subprocess.DEVNULL,
-                    env=environment, start_new_session=True,
+                    [sys.executable, "-S", "-c", _TIED, str(os.getpid()), *plan.COMMAND, *words],
+                    stdout=output, stderr=output, stdin=subprocess.DEVNULL, env=environment, start_new_session=True,
                 )  # fmt: skip
                 self._running[job.name] = (stage, process)
             self._say(f"{job.name}: {stage}")

@@ -73,7 +73,7 @@ for word in words:
 settings |= {"method": value("--method"), "suite": "echo", "recipe": "echo", "data": data}
 settings |= {"optimiser": {"lr": lr[0]}, "options": {}}
 (out / "training.json").write_text(json.dumps({"settings": settings}))
-signal.signal(signal.SIGINT, lambda *_: sys.exit(130))
+signal.signal(signal.SIGINT, lambda *_: (here / "stopped").touch() or sys.exit(130))
 while (here / f"{out.name}.wait").exists():
     (here / "waiting").touch()
     time.sleep(0.01)

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import os
+import shutil
 import signal
 import subprocess
 from pathlib import Path
@@ -175,6 +176,12 @@ def test_table_formats(cli: Command, runs: dict[str, Path]) -> None:
     assert len(list(csv.reader(io.StringIO(outputs["csv"])))) > 2
     assert json.loads(outputs["json"])
     assert len(set(outputs.values())) == 5
+
+
+def test_policies_of_one_name_are_told_apart_by_their_folders(cli: Command, runs: dict[str, Path]) -> None:
+    copied = shutil.copytree(runs["oracle"], runs["oracle"].parent / "copied")
+    told = cli("table", runs["oracle"], copied, "--format", "csv")
+    assert {line["label"] for line in csv.DictReader(io.StringIO(told.out))} == {runs["oracle"].name, "copied"}
 
 
 def test_table_labels(cli: Command, runs: dict[str, Path]) -> None:

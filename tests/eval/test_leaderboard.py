@@ -1,13 +1,17 @@
 """The leaderboard: what comes in, what is found wrong later, which ranks are claimed, and that no text in it acts."""
 
 import csv
+import errno
+import hashlib
 import io
 import json
 import lzma
+import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,14 +19,16 @@ from seedbench.bundle import PACKED_LOG, pack
 from seedbench.errors import SeedBenchError, UsageError
 from seedbench.evaluate import evaluate
 from seedbench.leaderboard import add, build, check, load
+from seedbench.leaderboard import submissions as submissions_module
 from seedbench.leaderboard.submissions import record_of, submissions
 from seedbench.panels import write_panel
-from seedbench.policies.base import Policy, Response
+from seedbench.policies.base import Policy, PolicyFault, Response
 from seedbench.reported import reported_rows
-from seedbench.runs import LOG, SUMMARY
+from seedbench.runs import LOG, SUMMARY, read_episodes
 from seedbench.subject import SUBMISSION
 from seedbench.types import Usage
 from seedbench.ui.live import Progress
+from seedbench.verify import Report, verify
 from tests.eval.helpers import REPOSITORY, Babbler, Command, CountingSuite, Script, command_line, installed, job, panel
 from tests.eval.helpers import said as sentence
 
@@ -114,11 +120,52 @@ def test_what_is_not_what_it_claims_does_not_come_in(tmp_path: Path) -> None:
     part = played(tmp_path / "part", Babbler(), panel=panel(COUNT).subset(limit=6))
     with pytest.raises(UsageError, match="was made on a part of a panel"):
         add(part, tmp_path / "board")
+    answers = (RIGHT, PolicyFault("down"))
+    broken = played(tmp_path / "broken", Script(*answers), max_infra=1.0)
+    with pytest.raises(UsageError, match="has 40 attempts that infrastructure errors ended: the same"):
+        add(broken, tmp_path / "board")
+    odd = shutil.copytree(run, tmp_path / "odd")
+    (odd / SUMMARY).write_text(re.sub(r'"wall": [0-9.]+', '"wall": "long"', summary))
+    with pytest.raises(SeedBenchError, match=r"seconds\.wall"):
+        add(odd, tmp_path / "board")
     with pytest.raises(UsageError, match="is neither a folder nor an archive"):
         add(tmp_path / "absent", tmp_path / "board")
     with pytest.raises(UsageError, match="is not a run folder"):
         add(tmp_path, tmp_path / "board")
     assert not (tmp_path / "board").exists()
+
+
+def test_what_is_verified_is_what_comes_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody replaces a file of the bundle after it was verified; and a disk that fails leaves nothing behind."""
+    bundle = pack(played(tmp_path / "run", Babbler(jitter=False)), tmp_path / "bundle")
+    kept = {path.name: path.read_bytes() for path in bundle.iterdir()}
+    real = verify
+
+    def replaced(folder: Path, **settings: Any) -> Report:
+        report = real(folder, **settings)
+        (bundle / SUMMARY).write_text("{}")
+        return report
+
+    monkeypatch.setattr(submissions_module, "verify", replaced)
+    place = add(bundle, tmp_path / "board")
+    assert {path.name: path.read_bytes() for path in place.iterdir()} == kept
+    (bundle / SUMMARY).write_bytes(kept[SUMMARY])
+    monkeypatch.setattr(submissions_module, "verify", real)
+    monkeypatch.setattr(Path, "rename", failing_rename(Path.rename))
+    with pytest.raises(SeedBenchError, match=r"cannot write '.*': No space left on device\."):
+        add(bundle, tmp_path / "other")
+    assert names(tmp_path / "other") == ["submissions", "submissions/counting"]
+
+
+def failing_rename(real: Callable[[Path, Path], Path]) -> Callable[[Path, Path], Path]:
+    """Renames files, not folders into the leaderboard."""
+
+    def rename(self: Path, target: Path) -> Path:
+        if self.is_dir() and target.parent.name == "counting":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return real(self, target)
+
+    return rename
 
 
 # What is found later
@@ -150,6 +197,25 @@ def test_check_names_what_is_wrong(cli: Command, tmp_path: Path) -> None:
     shutil.copyfile(first / SUBMISSION, third / SUBMISSION)
     assert any(problem.startswith(f"counting/{third.name}: ") for problem in check(board))
     assert "no submissions/" in sentence(cli("leaderboard", "check", "--folder", tmp_path), 2)
+
+
+def test_check_finds_what_add_would_not_have_taken(tmp_path: Path) -> None:
+    """Files that were put there by hand."""
+    board = tmp_path / "board" / "submissions" / "counting"
+    place = added(tmp_path / "board", tmp_path / "a", Coin(50))
+    record = json.loads(record_of(place).read_text())
+    record_of(place).write_text(json.dumps({**record, "turns": record["turns"] + 1}))
+    part = played(tmp_path / "part", Coin(50), panel=panel(COUNT).subset(limit=6))
+    forged = pack(part, board / "part")
+    forged = forged.rename(board / submissions_module.identity(forged))
+    told = {"episodes": 6, "turns": sum(len(e.turns) for e in read_episodes(forged))}
+    seal = hashlib.sha256((forged / SUBMISSION).read_bytes()).hexdigest()
+    record_of(forged).write_text(json.dumps({**record, **told, "submission": seal}))
+    assert sorted(check(tmp_path / "board")) == sorted([
+        f"counting/{place.name}: {place.name}.json is not what its verification says.",
+        f"counting/{forged.name}: it was made on a part of a panel (counting/train@1[limit=6]): a leaderboard compares"
+        " whole ones.",
+    ])  # fmt: skip
 
 
 def test_check_finds_a_wrong_place_and_a_twin(tmp_path: Path) -> None:

@@ -10,7 +10,9 @@ import pytest
 
 from seedbench.bundle import PACKED_LOG, pack
 from seedbench.errors import SeedBenchError, UsageError
+from seedbench.study.pack import pack_study
 from seedbench.study.plan import evaluation, plan
+from seedbench.study.report import write_report
 from seedbench.study.results import Estimate, load_results, mean_over, over_seeds
 from seedbench.study.run import state
 from seedbench.study.spec import Study
@@ -142,6 +144,16 @@ def test_a_bundle_in_place_of_an_evaluation_counts_as_done(made: Made, tmp_path:
     before = (out / "report" / "report.md").read_bytes()
     command(made[1].parent / "s.toml", out, report=True)
     assert (out / "report" / "report.md").read_bytes() == before
+
+
+def test_an_evaluation_that_was_broken_off_is_not_finished(made: Made, tmp_path: Path) -> None:
+    study, out = copied(made, tmp_path / "out")
+    summary = out / "runs" / "grpo-s1" / "evaluation" / "unseen" / "summary.json"
+    summary.write_text(summary.read_text().replace('"episodes": 8', '"episodes": 7'))
+    report = write_report(study, out, tmp_path / "report").read_text()
+    assert "3 finished runs. Not finished: grpo-s1." in report
+    with pytest.raises(SeedBenchError, match=r"1 runs of the study are not finished \(grpo-s1\)"):
+        pack_study(study, tmp_path / "s.toml", out, tmp_path / "packed")
 
 
 def test_sample_efficiency(script: Path, tmp_path: Path) -> None:

@@ -333,6 +333,9 @@ def test_edited_summary(run: Path, sentence: str) -> None:
 def test_seconds_are_not_compared(run: Path) -> None:
     edit_json(run / SUMMARY, lambda summary: summary["seconds"].update(episodes=0.0, wall=None))
     assert checked(run).findings == 0
+    edit_json(run / SUMMARY, lambda summary: summary["seconds"].update(wall="long"))
+    (found,) = checked(run).first
+    assert "is not a run's summary, at seconds.wall: Input should be a valid number" in found
 
 
 @pytest.mark.parametrize(("content", "sentence"), [("{", "is damaged"), ("[]", "is damaged"), (None, "is missing")])
@@ -373,6 +376,14 @@ MANIFESTS: dict[str, tuple[Callable[[Record], object], str]] = {
     ),
     "broken template": (lambda m: m["protocol"]["prompts"].update(first="{% if"), "a template does not compile"),
     "no settings": (lambda m: m["settings"].pop("panel"), f"{MANIFEST} is damaged at settings.panel: Field required."),
+    "more settings": (
+        lambda m: m["settings"].update(x=1),
+        f"{MANIFEST} is damaged at settings.x: Extra inputs",
+    ),
+    "engine": (
+        lambda m: m["settings"].update(engine="native:http://127.0.0.1:9/"),
+        f"engine: {MANIFEST} names a place ('native:http://127.0.0.1:9/'), which no run records.",
+    ),
     "subset": (
         lambda m: m["settings"]["panel"].update(name="counting/train@1[mine]"),
         f"the panel 'counting/train@1[mine]' in {MANIFEST} is no name of a panel or its subset.",
@@ -385,6 +396,20 @@ def test_edited_manifest(run: Path, what: str) -> None:
     change, sentence = MANIFESTS[what]
     edit_json(run / MANIFEST, change)
     assert sentence in checked(run).first[0]
+
+
+def test_a_model_is_prompted(tmp_path: Path, suite: CountingSuite) -> None:
+    """Actions of a script that is shown the solutions, as those of a model."""
+    write_panel(panel(1), tmp_path / PANEL)
+    policy = Script("<think>so</think><action>right</action>", needs_prompt=False)
+    evaluate(job(tmp_path / "run", policy, panel=panel(1)), Progress())
+    assert checked(tmp_path / "run").first == ()
+    identity = {"kind": "transformers", "weights_sha256": "0" * 64}
+    edit_json(tmp_path / "run" / MANIFEST, lambda manifest: manifest["settings"].update(policy=identity))
+    edit_json(tmp_path / "run" / SUMMARY, lambda summary: summary["policy"].update(identity=identity))
+    assert checked(tmp_path / "run").first == (
+        f"policy: {MANIFEST} calls it a model, and no turn of {LOG} has the hash of a prompt.",
+    )
 
 
 def test_lost_manifest(run: Path) -> None:
