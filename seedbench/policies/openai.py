@@ -12,7 +12,7 @@ SGLang (`matched_stop`), both known by `owned_by` in their model list; the strin
 Every other server generates to its natural end, the text is cut here behind the first stop string,
 and the generated tokens it counted include the part that was cut.
 
-Several servers with one model share the requests (`openai_servers`); which of them answers is not recorded.
+Several servers with one model share the requests (`seedbench.balance`); which of them answers is not recorded.
 
 A server that strips the thinking part from the content (a "reasoning parser") hides it from the protocol's
 parser: start the server without one.
@@ -30,6 +30,7 @@ from typing import Any
 
 import httpx
 
+from seedbench.balance import take
 from seedbench.errors import SeedBenchError, UsageError
 from seedbench.policies.base import ContextOverflow, Policy, PolicyFault, Request, Response, Sampling
 from seedbench.policies.openai_servers import (
@@ -41,7 +42,6 @@ from seedbench.policies.openai_servers import (
     Server,
     another_is_ready,
     servers_at,
-    take,
 )
 from seedbench.policies.openai_wire import Refusal, Served, back_off, chat_body, overflows, read_reply, retry_after
 

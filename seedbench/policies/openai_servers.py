@@ -1,13 +1,11 @@
-"""The servers behind a policy: their addresses, what they serve, and which of them a request goes to.
+"""The servers behind a policy: their addresses and what they serve. Which of them is asked: `seedbench.balance`.
 
-A request goes to the server with the fewest under way. One that failed is set aside for as long as one would wait
-before trying it again, a wait that doubles with every failure in a row; then a single request tries it, and if that is
-answered the others follow. Where all are set aside, the one whose time comes first is asked.
+One that failed is set aside for as long as one would wait before trying it again, a wait that doubles with every
+failure in a row.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -15,6 +13,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import httpx
 
+from seedbench.balance import Balanced
 from seedbench.errors import SeedBenchError, UsageError
 from seedbench.policies.openai_wire import Served, nested, read_json, read_models
 from seedbench.ui.text import inert
@@ -30,7 +29,7 @@ class NotServing(SeedBenchError):
 
 
 @dataclass(slots=True, eq=False)
-class Server:
+class Server(Balanced):
     """One server. `key`: the API key, which no message may show."""
 
     base: str
@@ -40,23 +39,12 @@ class Server:
     key: str = field(default="", repr=False)
     served: Served | None = None
     """What was found to be served; None until it was asked, and again once it could not be reached."""
-    under_way: int = 0
-    failures: int = 0
-    """Failures in a row."""
-    until: float = 0.0
-    """Until when it is set aside, by `time.monotonic`."""
 
     def set_aside(self, seconds: float, *, unreachable: bool) -> None:
         """Note a failure. One that cannot be reached may come back with another model: it is asked again."""
-        now = time.monotonic()
-        self.failures += self.until <= now  # those of one moment count once
-        self.until = max(self.until, now + seconds)
+        self.failed(seconds)
         if unreachable:
             self.served = None
-
-    def answered(self) -> None:
-        """Note a success."""
-        self.failures, self.until = 0, 0.0
 
     def words(self, reply: httpx.Response) -> str:
         """A reply's text for a message: short, inert, without the key."""
@@ -144,21 +132,6 @@ def servers_at(addresses: str, key: str) -> list[Server]:
     if twice := next((base for base in shown if shown.count(base) > 1), None):
         raise UsageError(f"the server {servers[shown.index(twice)].shown} is named twice: name each once.")
     return servers
-
-
-def take(servers: Sequence[Server], home: int) -> Server:
-    """The server for the next request, counted as under way there: the caller takes one off again.
-
-    `home`: breaks ties; the same number for all turns of an episode, whose prompts share their beginning.
-    """
-    now, n = time.monotonic(), len(servers)
-    ready = [s for s in servers if s.until <= now and not (s.failures and s.under_way)]
-    if ready:
-        chosen = min(ready, key=lambda s: (s.under_way, (servers.index(s) - home) % n))
-    else:
-        chosen = min(servers, key=lambda s: (s.until, s.under_way))
-    chosen.under_way += 1
-    return chosen
 
 
 def another_is_ready(servers: Sequence[Server]) -> bool:

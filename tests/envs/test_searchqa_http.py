@@ -1,124 +1,24 @@
 """The client of `/retrieve` servers: both dialects, retries, faults, several servers."""
 
-import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
 
 from seedbench.errors import SeedBenchError, UsageError
 from seedbench_envs.searchqa.records import Hit, Passage, RetrieverFault
-from seedbench_envs.searchqa.retrievers import http, http_wire, open_retriever
+from seedbench_envs.searchqa.retrievers import http_exchange, http_wire, open_retriever
 from seedbench_envs.searchqa.retrievers.http import HttpRetriever
-
-Answer = tuple[int, bytes, dict[str, str]]
-Script = Callable[[dict[str, Any]], Answer]
-
-
-def document(query: str, rank: int) -> dict[str, str]:
-    return {"id": f"{query}-{rank}", "contents": f'"{query}"\ntext {rank}'}
-
-
-def result(queries: list[str], k: int, scores: bool = True) -> dict[str, Any]:
-    """A right reply."""
-    return {
-        "result": [
-            [
-                {"document": document(query, rank), "score": 10.0 - rank} if scores else document(query, rank)
-                for rank in range(k)
-            ]
-            for query in queries
-        ]
-    }
-
-
-def ok(data: object) -> Answer:
-    return 200, json.dumps(data).encode(), {}
-
-
-def search_r1(request: dict[str, Any]) -> Answer:
-    if "queries" not in request:
-        return 422, b'{"detail": "queries: field required"}', {}
-    return ok(result(request["queries"], request["topk"]))
-
-
-def verl_agent(request: dict[str, Any]) -> Answer:
-    if "query" not in request:
-        return 422, b'{"detail": "query: field required"}', {}
-    return ok(result([request["query"]], request["topk"]))
-
-
-class FakeServer:
-    """Answers POST /retrieve by a script that can be changed; keeps what it was asked."""
-
-    def __init__(self, script: Script) -> None:
-        self.script = script
-        self.health: Answer = (404, b"{}", {})
-        self.asked: list[dict[str, Any]] = []
-        fake = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_POST(self) -> None:
-                request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                if self.path != "/retrieve":
-                    return self.answer((404, b"no such page", {}))
-                fake.asked.append(request)
-                return self.answer(fake.script(request))
-
-            def do_GET(self) -> None:
-                self.answer(fake.health if self.path == "/health" else (404, b"{}", {}))
-
-            def answer(self, answer: Answer) -> None:
-                status, body, headers = answer
-                if status == 0:  # hang up without a word
-                    self.close_connection = True
-                    return
-                self.send_response(status)
-                self.send_header("Content-Length", headers.get("Content-Length", str(len(body))))
-                for name, value in headers.items():
-                    if name != "Content-Length":
-                        self.send_header(name, value)
-                self.end_headers()
-                self.wfile.write(body)
-                self.close_connection = "Content-Length" in headers
-
-            def log_message(self, format: str, *args: Any) -> None:
-                """Keep quiet."""
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Close the port, and connections that are open when they are used again."""
-        self.script = lambda request: (0, b"", {})
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+from tests.envs.fake_retriever import Answer, FakeServer, Start, document, ok, result, search_r1, servers, verl_agent
 
 
 @pytest.fixture
-def start() -> Iterator[Callable[[Script], FakeServer]]:
-    servers: list[FakeServer] = []
-
-    def make(script: Script) -> FakeServer:
-        servers.append(FakeServer(script))
-        return servers[-1]
-
-    yield make
-    for server in servers:
-        server.stop()
-
-
-Start = Callable[[Script], FakeServer]
+def start() -> Iterator[Start]:
+    with servers() as starter:
+        yield starter
 
 
 def client(*servers: FakeServer, waits: list[float] | None = None, **more: Any) -> HttpRetriever:
@@ -253,7 +153,7 @@ def test_slow_servers_and_endless_replies_end_in_time(start: Start, monkeypatch:
         client(server, timeout=0.2, retries=1).search(["a"], 1)
     assert time.monotonic() - begin < 15  # not the server's 20
     release.set()
-    monkeypatch.setattr(http, "_LARGEST_REPLY", 1000)
+    monkeypatch.setattr(http_exchange, "_LARGEST_REPLY", 1000)
     server.script = lambda request: (200, b"x" * 5000, {})
     with pytest.raises(RetrieverFault, match="larger than"):
         client(server, retries=0).search(["a"], 1)
@@ -274,22 +174,22 @@ def test_a_server_that_is_not_there_and_comes_back(start: Start) -> None:
 
 
 def test_several_servers_share_the_load_and_stand_in_for_each_other(start: Start) -> None:
-    servers = [start(search_r1) for _ in range(3)]
+    three = [start(search_r1) for _ in range(3)]
     waits: list[float] = []
-    retriever = client(*servers, waits=waits)
+    retriever = client(*three, waits=waits)
     for _ in range(9):
         assert retriever.search(["a"], 1) == [hits("a", 1)]
-    assert [len(server.asked) for server in servers] == [3, 3, 3]
-    servers[1].script = lambda request: (500, b"", {})
-    servers[2].script = lambda request: (200, b"garbage", {})
+    assert [len(server.asked) for server in three] == [3, 3, 3]
+    three[1].script = lambda request: (500, b"", {})
+    three[2].script = lambda request: (200, b"garbage", {})
     for _ in range(12):
         assert retriever.search(["a"], 1) == [hits("a", 1)]
     assert waits == []  # the next server is asked at once
-    assert [len(server.asked) for server in servers] == [15, 4, 4]  # those that failed rest
-    servers[0].script = servers[1].script
+    assert [len(server.asked) for server in three] == [15, 4, 4]  # those that failed rest
+    three[0].script = three[1].script
     with pytest.raises(RetrieverFault) as caught:
         retriever.search(["a"], 1)
-    assert all(server.url in str(caught.value) for server in servers)
+    assert all(server.url in str(caught.value) for server in three)
 
 
 def test_the_server_with_the_fewest_requests_under_way_is_asked(start: Start) -> None:
@@ -322,11 +222,70 @@ def test_identity_is_the_servers_own_and_must_be_one(start: Start) -> None:
     one.health = other.health = ok({"status": "ok", "identity": about})
     assert client(one, other).identity() == {"engine": "http", "server": about}
     other.health = ok({"status": "ok", "identity": {**about, "corpus": "d" * 64}})
-    with pytest.raises(SeedBenchError, match="different indexes"):
+    with pytest.raises(SeedBenchError) as caught:
         client(one, other).identity()
+    assert str(caught.value) == (
+        f"{other.url}/retrieve and {one.url}/retrieve serve different indexes (engine bm25, corpus dddddddddddd;"
+        " engine bm25, corpus cccccccccccc): name servers of one index, or put '|' between the parts of a corpus."
+    )
     one.health = (503, b"", {})
     with pytest.raises(SeedBenchError, match="status 503"):
         client(one).identity()
+
+
+def test_a_server_that_comes_back_with_another_index_is_not_searched(start: Start) -> None:
+    one, other = start(search_r1), start(search_r1)
+    about = {"engine": "bm25", "corpus": "c" * 64}
+    one.health = other.health = ok({"identity": about})
+    retriever = client(one, other)
+    assert retriever.identity() == {"engine": "http", "server": about}
+    assert retriever.search(["a"], 1) == [hits("a", 1)]
+    other.script = lambda request: (500, b"", {})
+    assert retriever.search(["a"], 1) == [hits("a", 1)]
+    other.script, other.health = search_r1, ok({"identity": {**about, "corpus": "d" * 64}})
+    count = len(other.asked)
+    retriever._servers[1].until = 0.0  # its rest is over
+    for _ in range(4):
+        assert retriever.search(["a"], 1) == [hits("a", 1)]
+    assert len(other.asked) == count
+    one.script = lambda request: (500, b"", {})
+    with pytest.raises(RetrieverFault, match=f"{other.url}/retrieve: it serves another index than the search began"):
+        retriever.search(["a"], 1)
+    other.health = ok({"identity": about})
+    assert retriever.search(["a"], 1) == [hits("a", 1)]
+    assert len(other.asked) == count + 1
+
+
+def test_a_server_that_is_down_at_the_start_joins_if_it_has_the_same_index(start: Start) -> None:
+    one, late, wrong = (start(search_r1) for _ in range(3))
+    about = {"engine": "bm25", "corpus": "c" * 64}
+    one.health = ok({"identity": about})
+    late.health = wrong.health = (503, b"", {})
+    retriever = client(one, late, wrong)
+    assert retriever.identity() == {"engine": "http", "server": about}
+    late.health, wrong.health = one.health, ok({"identity": {**about, "passages": 7}})
+    for _ in range(9):
+        assert retriever.search(["a"], 1) == [hits("a", 1)]
+    assert len(one.asked) + len(late.asked) == 9
+    assert len(late.asked) >= 3
+    assert wrong.asked == []
+
+
+def test_a_server_that_failed_rests_longer_each_time(start: Start) -> None:
+    one, other = start(search_r1), start(lambda request: (500, b"", {}))
+    retriever = client(one, other)
+    failing = retriever._servers[1]
+    rests = []
+    for _ in range(6):
+        failing.until = 0.0
+        while failing.until == 0.0:
+            retriever.search(["a"], 1)
+        rests.append(failing.until - time.monotonic())
+    assert rests == pytest.approx([5, 10, 20, 40, 60, 60], abs=1.0)
+    other.script, failing.until = search_r1, 0.0
+    for _ in range(2):
+        retriever.search(["a"], 1)
+    assert (failing.failures, failing.until) == (0, 0.0)
 
 
 def test_addresses() -> None:

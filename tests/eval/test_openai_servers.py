@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
+from seedbench.balance import take
 from seedbench.errors import SeedBenchError, UsageError
 from seedbench.policies.base import PolicyFault, Request, Response, Sampled, Sampling
 from seedbench.policies.openai import OpenAIPolicy
-from seedbench.policies.openai_servers import Server, another_is_ready, servers_at, take
+from seedbench.policies.openai_servers import Server, another_is_ready, servers_at
 from tests.eval.fake_server import FakeServer, Reply, completion, models
 from tests.eval.test_openai_policy import ask, request, using
 

@@ -27,7 +27,7 @@ from seedbench_envs.searchqa.retrievers.passages import Passages
 
 EDITIONS = ("official", "mini")
 ENGINES = ("native", *INDEX_ENGINES, "http")
-"""`native` and `lucene-order` search the stored corpus; with `:DIR`, an index elsewhere; `http:URL`, a server."""
+"""`native` and `lucene-order` search the stored corpus; with `:DIR`, an index elsewhere; `http:URL`, servers."""
 STORED_ENGINE = "lucene-order"
 
 
@@ -124,14 +124,27 @@ def open_engine(engine: str, edition: str = "official", *, same_corpus: bool = F
 
 
 def _refuse_other_corpus(retriever: Retriever, edition: str) -> None:
-    """Raise UsageError where a server says that it has another corpus; servers that do not say are trusted."""
-    server = retriever.identity().get("server")
+    """Raise UsageError where servers say that they have another corpus; those that do not say are trusted.
+
+    Of parts only the number of passages can be compared.
+    """
+    identity, ours = retriever.identity(), read_manifest(index_folder(edition))
+    wanted = f"({ours.corpus[:12]}, {ours.passages:,} passages)"
+    if isinstance(shards := identity.get("shards"), list):
+        sizes = [shard.get("passages") if isinstance(shard, dict) else None for shard in shards]
+        counted = [size for size in sizes if isinstance(size, int)]
+        if len(counted) == len(sizes) and sum(counted) != ours.passages:
+            raise UsageError(
+                f"the parts hold {sum(counted):,} passages together, and the corpus whose passages the tasks name is"
+                f" another {wanted}: serve all parts of that corpus."
+            )
+        return
+    server = identity.get("server")
     served = server.get("corpus") if isinstance(server, dict) else None
-    ours = read_manifest(index_folder(edition)).corpus
-    if served not in (None, ours):
+    if served not in (None, ours.corpus):
         raise UsageError(
-            f"the server has another corpus ({str(served)[:12]}) than the one whose passages the tasks name"
-            f" ({ours[:12]}): serve an index of that corpus."
+            f"the server has another corpus ({str(served)[:12]}) than the one whose passages the tasks name {wanted}:"
+            " serve an index of that corpus."
         )
 
 

@@ -6,12 +6,13 @@
 | lucene-order | Lucene's exact order and scores in numpy; small corpora |
 | pyserini | Lucene itself, in a process of its own |
 | dense | E5-style vectors and faiss |
-| http | a server with a `/retrieve` route, in Search-R1's or verl-agent's dialect |
+| http | servers with a `/retrieve` route, in Search-R1's or verl-agent's dialect; of one index, or of parts |
 """
 
 from __future__ import annotations
 
 import importlib
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -65,7 +66,7 @@ def open_retriever(
     Args:
         engine: one of `ENGINES`, or `auto` for the engine of the index.
         index: the folder of the index; every engine but `http`.
-        url: `http` only: the server, or several separated by commas.
+        url: `http` only: the server, or several of one index separated by commas; `|` between parts of a corpus.
         corpus: the `corpus_hash` that the index must have.
         encoder: `dense` only: where the encoder lies, if not where it lay when the index was built.
         dialect: `http` only: auto, search-r1 or verl-agent.
@@ -80,8 +81,10 @@ def open_retriever(
         if not url:
             raise UsageError("the engine 'http' needs the address of a server, e.g. http://localhost:8000.")
         from seedbench_envs.searchqa.retrievers.http import HttpRetriever
+        from seedbench_envs.searchqa.retrievers.shards import BETWEEN, Shards
 
-        return HttpRetriever(url, dialect=dialect, timeout=timeout, retries=retries)
+        part = partial(HttpRetriever, dialect=dialect, timeout=timeout, retries=retries)
+        return Shards(url, partial(part, scored=True)) if BETWEEN in url else part(url)
     if engine not in (*INDEX_ENGINES, "auto"):
         raise unknown("engine", engine, ENGINES)
     if index is None:

@@ -1,12 +1,12 @@
-"""The engine `http`: a client of one or several servers with a `/retrieve` route.
+"""The engine `http`: a client of one or several servers with a `/retrieve` route that serve the same index.
 
-Several servers share the load: a request goes to the one with the fewest under way, and to the next where one fails.
-They must serve the same index; those that say what they serve (`/health`) are compared.
+Several servers share the load (`seedbench.balance`), and where one fails the next is asked at once. What they serve
+(`/health`) must be equal on all; a server that failed is asked again what it serves before it is searched.
+Servers that hold parts of a corpus: `shards`.
 """
 
 from __future__ import annotations
 
-import json
 import random
 import threading
 import time
@@ -17,48 +17,32 @@ from dataclasses import dataclass
 
 import httpx
 
+from seedbench.balance import Balanced, take
 from seedbench.errors import SeedBenchError, UsageError, unknown
 from seedbench.ui.text import inert
 from seedbench_envs.searchqa.records import Hit, RetrieverFault
 from seedbench_envs.searchqa.retrievers import http_wire as wire
 from seedbench_envs.searchqa.retrievers.engine import checked_k
+from seedbench_envs.searchqa.retrievers.http_exchange import Failed, Reply, get, identity_in, post
 
 _CONNECT_SECONDS = 10.0
 _REST_SECONDS = 5.0
-"""A server that failed is asked last for so long."""
+"""A server that failed is set aside for so long; twice as long with each further failure in a row."""
+_LONGEST_REST = 60.0
 _LONGEST_WAIT = 10.0
-_LARGEST_REPLY = 64 << 20
-_LARGEST_IDENTITY = 1 << 16
 _AT_ONCE = 8
 """Requests of one search under way to a server that takes a query at a time."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Reply:
-    status: int
-    content: bytes
-    wait: float | None
-    """Seconds that the server asks to wait."""
-
-
-class _Failed(Exception):
-    """An attempt that may succeed later."""
-
-    def __init__(self, problem: str, wait: float | None = None) -> None:
-        super().__init__(problem)
-        self.wait = wait
-
-
-class _Server:
+@dataclass(slots=True, eq=False)
+class _Server(Balanced):
     """One server, and what was learned about it."""
 
-    def __init__(self, address: wire.Address, dialect: str | None) -> None:
-        self.address = address
-        self.dialect = dialect
-        """None until a reply has shown it."""
-        self.busy = 0
-        self.asked = 0
-        self.resting_until = 0.0
+    address: wire.Address
+    dialect: str | None
+    """None until a reply has shown it."""
+    sure: bool = True
+    """Whether it serves what it served; not after a failure: another server may have taken its place."""
 
 
 class HttpRetriever:
@@ -68,7 +52,7 @@ class HttpRetriever:
     queries in a request), verl-agent (one query) or auto, which finds out. `timeout`: seconds for one whole reply.
     `retries`: further rounds over all servers after one in which none answered; connection errors, time-outs, statuses
     429 and 5xx, and replies that cannot be read are tried again. `back_off_seconds`: mean wait before the first retry;
-    it doubles each time, up to 10 s.
+    it doubles each time, up to 10 s. `scored`: a reply without scores is one that cannot be read.
     """
 
     slow = True
@@ -81,6 +65,7 @@ class HttpRetriever:
         timeout: float = 30.0,
         retries: int = 5,
         back_off_seconds: float = 0.25,
+        scored: bool = False,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         if dialect not in ("auto", *wire.DIALECTS):
@@ -92,14 +77,21 @@ class HttpRetriever:
         self._timeout = timeout
         self._retries = retries
         self._back_off_seconds = back_off_seconds
+        self._scored = scored
         self._sleep = sleep
         self._lock = threading.Lock()
+        self._searches = 0
         self._identity: dict[str, object] | None = None
         self._client = httpx.Client(
             timeout=httpx.Timeout(timeout, connect=min(timeout, _CONNECT_SECONDS)),
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=64),
         )
         self._threads = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="retrieve")
+
+    @property
+    def shown(self) -> str:
+        """The addresses for a message."""
+        return ", ".join(server.address.shown for server in self._servers)
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Hit]]:
         """See `Retriever.search`. Servers are not asked about blank queries."""
@@ -113,7 +105,7 @@ class HttpRetriever:
         return results
 
     def identity(self) -> dict[str, object]:
-        """What the server says it is in `/health` (SeedBench's does); None where it does not say.
+        """What the servers say they are in `/health` (SeedBench's do); None where they do not say.
 
         Raises:
             SeedBenchError: no server answers, or two serve different indexes.
@@ -134,12 +126,11 @@ class HttpRetriever:
             waits: list[float] = []
             for server in self._in_turn():
                 try:
-                    with self._counted(server):
+                    with self._taken(server):
                         return exchange(server)
-                except _Failed as error:
+                except Failed as error:
                     problems[server.address.shown] = str(error)
                     waits.extend([] if error.wait is None else [error.wait])
-                    server.resting_until = time.monotonic() + _REST_SECONDS
             if attempt < self._retries:
                 mean = self._back_off_seconds * 2**attempt
                 self._sleep(min(_LONGEST_WAIT, max([random.uniform(0.5, 1.5) * mean, *waits])))
@@ -147,28 +138,38 @@ class HttpRetriever:
         raise RetrieverFault(f"no answer in {self._retries + 1} attempts from {listing}.")
 
     def _in_turn(self) -> Iterator[_Server]:
-        """Every server once: those that failed lately last, then by load, then by how often they were asked."""
+        """Every server once, counted as under way at each."""
         left = list(self._servers)
+        with self._lock:
+            home, self._searches = self._searches, self._searches + 1
         while left:
-            now = time.monotonic()
             with self._lock:
-                chosen = min(left, key=lambda server: (server.resting_until > now, server.busy, server.asked))
-                chosen.asked += 1
+                chosen = take(left, home)
             left.remove(chosen)
             yield chosen
 
     @contextmanager
-    def _counted(self, server: _Server) -> Iterator[None]:
-        with self._lock:
-            server.busy += 1
+    def _taken(self, server: _Server) -> Iterator[None]:
+        """Note what becomes of the request to a server that was taken."""
+        alive = True
         try:
             yield
+        except Failed:
+            alive = False
+            raise
         finally:
             with self._lock:
-                server.busy -= 1
+                server.under_way -= 1
+                if alive:
+                    server.answered()
+                else:
+                    server.failed(min(_LONGEST_REST, _REST_SECONDS * 2 ** min(server.failures, 8)))
+                    server.sure = False
 
     def _found(self, server: _Server, queries: list[str], k: int) -> list[list[Hit]]:
         """The answer of one server, in its dialect, which the first reply shows."""
+        if not server.sure:
+            self._check(server)
         if server.dialect == wire.VERL_AGENT:
             return self._singly(server, queries, k)
         reply = self._post(server, wire.body_of(wire.SEARCH_R1, queries, k))
@@ -182,6 +183,12 @@ class HttpRetriever:
         server.dialect = wire.SEARCH_R1
         return hits
 
+    def _check(self, server: _Server) -> None:
+        """Raise Failed where a server does not say, or no longer says, that it serves what the others do."""
+        if self._identity is not None and self._health(server) != self._identity["server"]:
+            raise Failed("it serves another index than the search began with")
+        server.sure = True
+
     def _singly(self, server: _Server, queries: list[str], k: int) -> list[list[Hit]]:
         """A request for each query, a few at once."""
 
@@ -190,78 +197,56 @@ class HttpRetriever:
 
         return [ask(query) for query in queries] if len(queries) < 2 else list(self._threads.map(ask, queries))
 
-    def _read(self, server: _Server, reply: _Reply, count: int, k: int) -> list[list[Hit]]:
+    def _read(self, server: _Server, reply: Reply, count: int, k: int) -> list[list[Hit]]:
         if reply.status == httpx.codes.OK:
             try:
-                return wire.read_hits(reply.content, count, k)
+                return wire.read_hits(reply.content, count, k, scored=self._scored)
             except wire.Garbage as error:
-                raise _Failed(str(error)) from error
+                raise Failed(str(error)) from error
         text = inert(" ".join(reply.content[:2000].decode(errors="replace").split()), 200) or "no text"
         if reply.status in wire.RETRIED:
-            raise _Failed(f"status {reply.status}: {text}", reply.wait)
+            raise Failed(f"status {reply.status}: {text}", reply.wait)
         raise RetrieverFault(f"{server.address.shown} refuses the search (status {reply.status}: {text}).")
 
-    def _post(self, server: _Server, body: dict[str, object]) -> _Reply:
-        """Raises _Failed where no whole reply comes in time."""
-        return self._exchange("POST", server.address.retrieve, json.dumps(body).encode(), _LARGEST_REPLY)
-
-    def _exchange(self, method: str, url: str, content: bytes | None, largest: int) -> _Reply:
-        end = time.monotonic() + self._timeout
-        headers = {"Content-Type": "application/json"}
-        received = bytearray()
-        try:
-            with self._client.stream(method, url, content=content, headers=headers) as reply:
-                for chunk in reply.iter_bytes():
-                    received += chunk
-                    if len(received) > largest:
-                        raise _Failed(f"the reply is larger than {largest >> 10:,} kB")
-                    if time.monotonic() > end:  # the client's own limit is for each piece
-                        raise _Failed(f"no whole reply within {self._timeout:g} s")
-                return _Reply(reply.status_code, bytes(received), _retry_after(reply))
-        except httpx.TimeoutException as error:
-            raise _Failed(f"no reply within {self._timeout:g} s") from error
-        except httpx.HTTPError as error:
-            raise _Failed(f"the connection failed ({type(error).__name__})") from error
+    def _post(self, server: _Server, body: dict[str, object]) -> Reply:
+        return post(self._client, server.address.retrieve, body, self._timeout)
 
     def _common_identity(self) -> dict[str, object] | None:
-        found, problems = [], []
+        found, problems = list[tuple[_Server, dict[str, object] | None]](), list[str]()
         for server in self._servers:
             try:
-                found.append(self._health(server))
-            except _Failed as error:
+                found.append((server, self._patient_health(server)))
+            except Failed as error:
+                server.sure = False
                 problems.append(f"{server.address.shown} does not answer: {error}")
         if not found:
             raise SeedBenchError(f"{'; '.join(problems)}. Start the server, or correct the address.")
-        if any(identity != found[0] for identity in found):
-            raise SeedBenchError(
-                f"the servers {', '.join(server.address.shown for server in self._servers)} serve different indexes:"
-                " name servers of one index."
-            )
-        return found[0]
+        first, identity = found[0]
+        for server, other in found:
+            if other != identity:
+                raise SeedBenchError(
+                    f"{server.address.shown} and {first.address.shown} serve different indexes"
+                    f" ({_described(other)}; {_described(identity)}): name servers of one index, or put '|' between the"
+                    " parts of a corpus."
+                )
+        return identity
+
+    def _patient_health(self, server: _Server) -> dict[str, object] | None:
+        for attempt in range(self._retries):
+            try:
+                return self._health(server)
+            except Failed:
+                self._sleep(min(_LONGEST_WAIT, self._back_off_seconds * 2**attempt))
+        return self._health(server)
 
     def _health(self, server: _Server) -> dict[str, object] | None:
-        for attempt in range(self._retries + 1):
-            try:
-                reply = self._exchange("GET", server.address.health, None, _LARGEST_IDENTITY)
-                if reply.status not in wire.RETRIED:
-                    return _identity_in(reply)
-                problem = _Failed(f"status {reply.status}")
-            except _Failed as error:
-                problem = error
-            if attempt < self._retries:
-                self._sleep(min(_LONGEST_WAIT, self._back_off_seconds * 2**attempt))
-        raise problem
+        reply = get(self._client, server.address.health, self._timeout)
+        if reply.status in wire.RETRIED:
+            raise Failed(f"status {reply.status}")
+        return identity_in(reply)
 
 
-def _identity_in(reply: _Reply) -> dict[str, object] | None:
-    try:
-        data = json.loads(reply.content) if reply.status == httpx.codes.OK else None
-    except (ValueError, RecursionError):
-        return None
-    identity = data.get("identity") if isinstance(data, dict) else None
-    return identity if isinstance(identity, dict) else None
-
-
-def _retry_after(reply: httpx.Response) -> float | None:
-    text = reply.headers.get("retry-after", "")
-    return float(text[:6]) if text.isascii() and text.isdecimal() else None
+def _described(identity: dict[str, object] | None) -> str:
+    if identity is None:
+        return "it does not say which"
+    return inert(f"engine {identity.get('engine')}, corpus {str(identity.get('corpus'))[:12]}", 80)

@@ -74,13 +74,13 @@ def body_of(dialect: str, queries: Sequence[str], k: int) -> dict[str, Any]:
     return {**asked, "topk": k, "return_scores": True}
 
 
-def read_hits(content: bytes, count: int, k: int) -> list[list[Hit]]:
+def read_hits(content: bytes, count: int, k: int, *, scored: bool = False) -> list[list[Hit]]:
     """The hits of a reply to `count` queries, at most `k` each.
 
     A passage without a score gets 1 / its rank: the order is the server's.
 
     Raises:
-        Garbage: it is not such a reply.
+        Garbage: it is not such a reply, or, if it must be `scored`, a passage has no score.
     """
     try:
         data = json.loads(content)
@@ -91,13 +91,15 @@ def read_hits(content: bytes, count: int, k: int) -> list[list[Hit]]:
         raise Garbage('the reply has no "result" that is a list of lists')
     if len(lists) != count:
         raise Garbage(f"the reply has {len(lists)} lists of passages for {count} queries")
-    return [[_hit(hit, rank) for rank, hit in enumerate(hits[:k], 1)] for hits in lists]
+    return [[_hit(hit, rank, scored) for rank, hit in enumerate(hits[:k], 1)] for hits in lists]
 
 
-def _hit(hit: object, rank: int) -> Hit:
+def _hit(hit: object, rank: int, scored: bool) -> Hit:
     if not isinstance(hit, dict):
         raise Garbage("a passage of the reply is not an object")
     score = hit.get("score")
+    if scored and score is None:
+        raise Garbage("a passage of the reply has no score, which parts of a corpus need")
     try:
         passage = passage_from(hit.get("document", hit))
         number = 1 / rank if score is None else float(score)
