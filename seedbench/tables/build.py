@@ -247,6 +247,9 @@ def spelled(environment: Mapping[str, Any]) -> Iterator[str]:
     for key, value in environment.items():
         if isinstance(value, Mapping):
             yield from spelled(value)
+        elif isinstance(value, list) and all(isinstance(part, Mapping) for part in value):
+            for part in value:
+                yield from spelled(part)
         else:
             text = str(value)
             yield f"{key} {text[:12] if re.fullmatch('[0-9a-f]{64}', text) else text}"

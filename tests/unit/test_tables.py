@@ -224,6 +224,9 @@ def test_what_stands_behind_an_environment_is_noted() -> None:
     corpus = {"retriever": {"engine": "bm25", "corpus": "ab" * 32}, "topk": 3}
     searched = [("a", summary(environment=corpus)), ("b", summary(environment=corpus))]
     assert build(searched, "alfworld").blocks[0].notes == ("environment: engine bm25, corpus abababababab, topk 3",)
+    parts = {"engine": "http", "shards": [{"passages": 2}, {"passages": 3}]}
+    notes = build([("a", summary(environment=parts))], "alfworld").blocks[0].notes
+    assert notes == ("environment: engine http, passages 2, passages 3",)
     other = build([*searched, ("c", summary(environment={"topk": 5}))], "alfworld").blocks[0].notes
     assert other[0] == "rows under different environments are not comparable"
     assert other[3] == "'c': environment topk 5"
