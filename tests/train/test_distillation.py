@@ -53,7 +53,7 @@ def _tools(loaded: Loaded, answers: Sequence[str | None] = (), context: int | No
         protocol=_protocol(),
         loaded=SimpleNamespace(context=context, tokenizer=loaded.tokenizer),
         encode=lambda messages: tuple(prompts.encode(messages)),
-        ask=ask, asked=asked, note=noted.append, noted=noted, **more,
+        ask=ask, asked=asked, note=noted.append, noted=noted, once=lambda work: work(), **more,
     )  # fmt: skip
 
 

@@ -239,12 +239,14 @@ def test_models_that_take_no_such_rows_are_scored_one_by_one(make: Any) -> None:
 def test_the_tools_pack(scorer: TokenScorer, tmp_path: Path) -> None:
     from types import SimpleNamespace
 
+    from seedbench_trainers.distributed import World
     from seedbench_trainers.toolbox import Toolbox
 
     tools = Toolbox.__new__(Toolbox)
     tools.config = SimpleNamespace(  # type: ignore[assignment]
         update=SimpleNamespace(tokens=64), rollout=SimpleNamespace(temperature=0.8)
     )
+    tools._world = World()
     samples = _windows(8, shared=100, rest=2, said=4)
     with patch.object(packed, "_pass", wraps=packed._pass) as used:
         found = tools._score(scorer, samples)
