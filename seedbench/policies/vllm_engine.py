@@ -47,17 +47,19 @@ class VllmEngine:
         self._adapter: Any = None
         self._asleep = False
         self._engine: Any = None
-        self._loop = asyncio.new_event_loop()
-        self._thread = Thread(target=self._loop.run_forever, name="seedbench-vllm", daemon=True)
+        self._loop: asyncio.AbstractEventLoop
+        self._thread: Thread | None = None
 
     def start(self) -> None:
         """Load the model. Raises SeedBenchError or UsageError where vLLM is missing or cannot serve it."""
         for name, value in ENVIRONMENT.items():
             os.environ.setdefault(name, value)
-        starting = _started(arguments(self.checkpoint, self.settings))
+        settings = arguments(self.checkpoint, self.settings)
+        self._loop = asyncio.new_event_loop()
+        self._thread = Thread(target=self._loop.run_forever, name="seedbench-vllm", daemon=True)
         self._thread.start()
         try:
-            self._engine = self.call(starting)
+            self._engine = self.call(_started(settings))
         except Exception as error:  # of torch, safetensors, pydantic, the engine's processes
             self.close()
             raise not_started(self.checkpoint, error) from error
@@ -70,12 +72,16 @@ class VllmEngine:
 
     def close(self) -> None:
         """Shut the engine and its processes down."""
-        if self._engine is not None:
-            self.call(self._stop())
+        try:
+            if self._engine is not None:
+                self.call(self._stop())
+        finally:
             self._engine = None
-        if self._thread.is_alive():
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join()
+            if self._thread is not None:
+                self._loop.call_soon_threadsafe(self._loop.stop)
+                self._thread.join()
+                self._loop.close()
+                self._thread = None
 
     async def generate(self, prompt: Sequence[int], parameters: Any) -> Any:
         """The finished `vllm.RequestOutput` of a prompt's ids under `vllm.SamplingParams`. Raises what vLLM raises."""

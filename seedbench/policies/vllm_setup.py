@@ -126,6 +126,8 @@ def _shapes(checkpoint: Checkpoint) -> dict[str, tuple[int, ...]]:
                 found |= {name: tuple(tensors.get_slice(name).get_shape()) for name in tensors.keys()}  # noqa: SIM118
         except (SafetensorError, OSError) as error:
             raise SeedBenchError(f"{path} cannot be read ({inert(str(error), 200)}): copy or save it again.") from error
+    if adapter is None and read_json(checkpoint.model / "config.json").get("tie_word_embeddings"):
+        found.pop("lm_head.weight", None)  # some files hold the embedding's copy (Qwen3-1.7B), which vLLM does not read
     return found
 
 
@@ -133,8 +135,8 @@ def not_started(checkpoint: Checkpoint, error: Exception) -> SeedBenchError:
     """The error for an engine that did not start. vLLM tells the cause in its processes' log, not in its exception."""
     return SeedBenchError(
         f"vLLM cannot serve {checkpoint.model} ({reason_of(error)}): its log above says why. Where memory is short,"
-        " free it or spread the model over more GPUs; where the architecture is unknown to vLLM, give the model"
-        " without 'vllm:'."
+        " free it, spread the model over more GPUs or, in training, lower rollout.engine_memory; where the"
+        " architecture is unknown to vLLM, give the model without 'vllm:'."
     )
 
 

@@ -66,6 +66,19 @@ def test_a_damaged_tokenizer_is_told_before_a_model_is_loaded(copy: Path) -> Non
         load_words(locate(str(copy)))
 
 
+def test_a_copy_of_tied_weights_is_no_difference(folder: Path, copy: Path) -> None:
+    """As in Qwen3-1.7B: the file holds the embedding twice, and is saved without the second."""
+    file = copy / "model.safetensors"
+    tensors = load_file(file)
+    save_file({**tensors, "lm_head.weight": tensors["model.embed_tokens.weight"].clone()}, file, {"format": "pt"})
+    config = json.loads((copy / "config.json").read_text())
+    (copy / "config.json").write_text(json.dumps({**config, "tie_word_embeddings": True}))
+    check_fits(locate(str(copy)), locate(str(folder)))
+    (copy / "config.json").write_text(json.dumps({**config, "tie_word_embeddings": False}))
+    with pytest.raises(UsageError, match=r"1 differ in name or shape, lm_head\.weight for one"):
+        check_fits(locate(str(copy)), locate(str(folder)))
+
+
 def test_weights_fit_where_names_and_shapes_are_equal(folder: Path, copy: Path) -> None:
     old, file = locate(str(folder)), copy / "model.safetensors"
     tensors = load_file(file)

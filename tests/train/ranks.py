@@ -20,7 +20,7 @@ import pytest
 
 from seedbench_trainers.config import TrainConfig
 from tests.eval.helpers import REPOSITORY
-from tests.train.helpers import echo, method_installed
+from tests.train.helpers import EchoEnv, echo, method_installed
 
 ENDING = ("lost", "died", "mistaken")
 """Faults after which a process is of no more use."""
@@ -122,10 +122,10 @@ def _do(job: dict[str, Any]) -> dict[str, Any]:
     from seedbench_trainers.loop import train
 
     config, out = TrainConfig.model_validate(job["config"]), Path(job["out"])
-    if job["kind"] == "update":
-        return one_update(config, out, join())
     with pytest.MonkeyPatch.context() as patch:
         _spoil(job["fault"], int(os.environ["RANK"]), patch)
+        if job["kind"] == "update":
+            return one_update(config, out, join())
         try:
             done = train(config, out, quiet=True)
         except (SeedBenchError, KeyboardInterrupt) as error:
@@ -139,6 +139,7 @@ def _spoil(fault: str, rank: int, patch: pytest.MonkeyPatch) -> None:
     """Make something go wrong on one process."""
     from seedbench.errors import SeedBenchError
     from seedbench_trainers import trainee
+    from seedbench_trainers.distributed import World
     from seedbench_trainers.rollouts import RolloutPlan
     from seedbench_trainers.update import Updater
 
@@ -169,11 +170,34 @@ def _spoil(fault: str, rank: int, patch: pytest.MonkeyPatch) -> None:
     def mistaken(self: Any, iteration: int) -> Any:
         raise ValueError("a mistake of ours")
 
+    def broken(*given: Any) -> Any:
+        raise OSError("the engine fell over")
+
+    def told(self: World, *given: Any) -> Any:
+        if waiting and not self.leads:
+            waiting.clear()
+            signal.raise_signal(signal.SIGTERM)
+        return tell(self, *given)
+
+    def waits(self: Any, iteration: int) -> Any:
+        if iteration == 2:
+            waiting.append(iteration)
+            if rank == 0:
+                signal.raise_signal(signal.SIGTERM)
+        return collect(self, iteration)
+
+    waiting: list[int] = []
+    tell = World._tell
     collect, apply, forward = RolloutPlan.collect, Updater._apply, Updater._forward
     if fault == "disk" and rank == 0:
         patch.setattr("torch.save", full)
     elif fault == "stop" and rank == 1:
         patch.setattr(RolloutPlan, "collect", stopped)
+    elif fault == "stop both":
+        patch.setattr(RolloutPlan, "collect", waits)
+        patch.setattr(World, "_tell", told)
+    elif fault == "broken" and rank == 1:
+        patch.setattr(EchoEnv, "step", broken)
     elif fault == "stop in the update" and rank == 1:
         patch.setattr(Updater, "_apply", stopped_late)
     elif fault == "load" and rank == 1:

@@ -53,13 +53,15 @@ def _cases(folder: Path) -> dict[str, dict[str, Any]]:
         "seed, fsdp": {**FSDP, **taught},
         "lora": {"lora": {"rank": 4}},
         "sft, fsdp": {**FSDP, "method": "sft", "options": {"episodes": 8}},
+        "sft, broken environments on the second, ddp": {**DDP, "method": "sft", "options": {"episodes": 8}},
     }
 
 
 NAMES = [
     "grpo, ddp", "grpo, fsdp", "conversation, fsdp", "checkpointing, fsdp", "a sample a step, fsdp",
-    "seed, ddp", "seed, fsdp", "lora", "sft, fsdp",
+    "seed, ddp", "seed, fsdp", "lora", "sft, fsdp", "sft, broken environments on the second, ddp",
 ]  # fmt: skip
+BROKEN = {NAMES[-1]: "broken"}
 
 
 def _merged(model: Path, changes: dict[str, Any]) -> TrainConfig:
@@ -77,7 +79,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def updated(echo_folder: Path, built: Path, folder: Path) -> dict[str, list[dict[str, Any]]]:
     """What each of two processes says of one update, by case."""
     with echo(echo_folder):
-        jobs = [Job(_merged(built, case), folder / name, "update") for name, case in _cases(folder).items()]
+        jobs = [
+            Job(_merged(built, case), folder / name, "update", BROKEN.get(name, ""))
+            for name, case in _cases(folder).items()
+        ]
         told = together(echo_folder, folder, jobs)
     return {job.out.name: [one, other] for job, one, other in zip(jobs, *told, strict=True)}
 
@@ -133,6 +138,7 @@ def ran(echo_folder: Path, built: Path, folder: Path) -> Iterator[Told]:
             Job(runs["grpo"], begun),
             Job(runs["grpo"], folder / "stopped", fault="stop"),
             Job(runs["grpo"], folder / "stopped in the update", fault="stop in the update"),
+            Job(runs["grpo"], folder / "stopped both", fault="stop both"),
             Job(runs["grpo"], folder / "disk", fault="disk"),
             Job(runs["grpo"], folder / "load", fault="load"),
             Job(_uneven(runs["grpo"]), folder / "uneven"),
@@ -190,12 +196,12 @@ def test_begun_by_one_and_ended_by_two(ran: Told, model: Path, folder: Path) -> 
     assert len(read(folder / "begun alone" / "training.json")["sessions"]) == 2
 
 
-@pytest.mark.parametrize("name", ["stopped", "stopped in the update"])
+@pytest.mark.parametrize("name", ["stopped", "stopped both", "stopped in the update"])
 def test_a_signal_to_one_stops_both_and_one_goes_on(ran: Told, model: Path, folder: Path, name: str) -> None:
-    """The signal comes in roll-outs, or in an update, whose end it waits for."""
+    """The signal comes in roll-outs, in those and to the other as it waits, or in an update, whose end it waits for."""
     assert ran[name] == {who: {"error": "KeyboardInterrupt", "text": "", "agreed": True} for who in ("first", "second")}
     (saved,) = (folder / name / "checkpoints").iterdir()
-    assert read(saved / "state.json")["update"] == (2 if name == "stopped" else 1)
+    assert read(saved / "state.json")["update"] == (1 if "update" in name else 2)
     run(_runs(model, folder)["grpo"], folder / name)
     _assert_alike(folder / "run grpo", folder / name)
 

@@ -49,7 +49,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def bench(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator["Bench"]:
     made = Bench(model, tmp_path_factory.mktemp("run"), workers=2)
     yield made
-    made.tools.close()
+    made.workers.close()
 
 
 class View(TrainView):
@@ -80,7 +80,10 @@ class Bench:
         if workers:
             asked = rollout_protocol(settings, protocol)
             cluster = Cluster("local", workers)
-            self.rollers = Rollers(cluster, settings, str(model), panel, asked, self.trainee, self.view.note)
+            start = self.trainee.loaded.identity
+            self.rollers = Rollers(
+                cluster, settings, str(model), panel, asked, self.trainee, self.view.note, start=start
+            )
         self.tools = Toolbox(settings, panel, protocol, out, self.trainee, self.method, self.view, self.rollers)
         self.updater = Updater(self.trainee, self.method, settings, settings.planned_updates)
 
@@ -151,7 +154,7 @@ def test_two_workers_sample_and_learn_what_one_process_does(bench: Bench, model:
 def test_adapters_travel(model: Path, tmp_path: Path) -> None:
     both = Bench(model, tmp_path, workers=2, lora={"rank": 4})
     learn_the_same(Bench(model, tmp_path, lora={"rank": 4}), both)
-    both.tools.close()
+    both.workers.close()
 
 
 def test_no_episode_is_played_with_old_weights(bench: Bench) -> None:

@@ -52,6 +52,7 @@ def _tools(loaded: Loaded, protocol: str = "choose-3", notes: list[str] | None =
         panel=load_panel("echo/train"),
         protocol=load_protocol(f"echo/{protocol}"),
         loaded=loaded,
+        once=lambda work: work(),
         note=(notes if notes is not None else []).append,
     )
 

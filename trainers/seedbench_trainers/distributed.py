@@ -10,7 +10,8 @@ A single process does none of this, and what is written here costs it nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -54,6 +55,13 @@ class World:
         """Whether this is the process that writes and shows."""
         return self.rank == 0
 
+    @contextmanager
+    def entangling(self) -> Iterator[None]:
+        """A block in which tensors are exchanged: an error within ends this process (see `entangled`)."""
+        self.entangled = True
+        yield
+        self.entangled = False
+
     def agree(self, work: Callable[[], T]) -> T:
         """Do the work on every process and return its own result; an error on any is raised on all.
 
@@ -90,15 +98,16 @@ class World:
         import torch
         import torch.distributed as dist
 
-        present = torch.tensor([p.grad is not None for p in parameters], device=parameters[0].device).int()
-        dist.all_reduce(present, dist.ReduceOp.MAX)
-        pending = []
-        for parameter in (p for p, anywhere in zip(parameters, present.tolist(), strict=True) if anywhere):
-            if parameter.grad is None:
-                parameter.grad = torch.zeros_like(parameter)
-            pending.append(dist.all_reduce(parameter.grad, async_op=True))
-        for one in pending:
-            one.wait()
+        with self.entangling():
+            present = torch.tensor([p.grad is not None for p in parameters], device=parameters[0].device).int()
+            dist.all_reduce(present, dist.ReduceOp.MAX)
+            pending = []
+            for parameter in (p for p, anywhere in zip(parameters, present.tolist(), strict=True) if anywhere):
+                if parameter.grad is None:
+                    parameter.grad = torch.zeros_like(parameter)
+                pending.append(dist.all_reduce(parameter.grad, async_op=True))
+            for one in pending:
+                one.wait()
 
     def _run(self, work: Callable[[], T], *, tell: bool) -> tuple[T, list[Any]]:
         if self.size == 1:
@@ -116,6 +125,7 @@ class World:
             told = self._tell(_fault(error, self.rank), result if tell else [])
             faults = sorted((fault for fault, _ in told if fault), key=lambda fault: fault.kind == "KeyboardInterrupt")
             if faults:
+                self.interrupts.heard()
                 raise _agreed(faults[0], error if faults[0].rank == self.rank else None, self.size)
         return result[0], [value for _, values in told for value in values]
 

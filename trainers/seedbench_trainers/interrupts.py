@@ -50,6 +50,10 @@ class Interrupts:
             self._waiting = False
             raise KeyboardInterrupt
 
+    def heard(self) -> None:
+        """All processes end together: signals that wait, or still come where they are ignored, say nothing new."""
+        self._asked, self._waiting = True, False
+
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if self._asked and self._once:
             return

@@ -27,7 +27,7 @@ from seedbench_trainers.base import Method, Metrics
 from seedbench_trainers.checkpoint import State
 from seedbench_trainers.config import Budget, TrainConfig
 from seedbench_trainers.distributed import World
-from seedbench_trainers.engines.turns import EngineTurns, start_engine
+from seedbench_trainers.engines.turns import EngineTurns
 from seedbench_trainers.interrupts import Interrupts
 from seedbench_trainers.journal import Journal, read_journal
 from seedbench_trainers.launch import join, placed, several
@@ -75,6 +75,7 @@ class Loop:
         self.journal: Journal | None = None
         self.origin: dict[str, Any] | None = None
         self.state = State()
+        self._held = ExitStack()
 
     @property
     def ended(self) -> bool:
@@ -88,20 +89,17 @@ class Loop:
         self.origin = origin_of(Path(prepared.model))
         self.method, self.panel, self.protocol = prepared.method, prepared.panel, prepared.protocol
         agree = self.world.agree
-        agree(lambda: self._load(prepared.model))
-        try:
-            if not self.state.logged:
-                agree(self._close_update)
-            while not self.ended:
-                agree(self._update)
-                agree(self._close_update)
-        except KeyboardInterrupt:
-            self._save()
-            raise
-        finally:
-            if self.journal is not None:
-                self.journal.close()
-            self.tools.close()
+        with self._held:
+            agree(lambda: self._load(prepared.model))
+            try:
+                if not self.state.logged:
+                    agree(self._close_update)
+                while not self.ended:
+                    agree(self._update)
+                    agree(self._close_update)
+            except KeyboardInterrupt:
+                self._save()
+                raise
 
     def _load(self, model: str) -> None:
         folder, agree = self.world.first(lambda: checkpoint.latest(self.out)), self.world.agree
@@ -118,7 +116,7 @@ class Loop:
         self.world.first(self._open)
         self.tools = Toolbox(
             self.config, self.panel, self.protocol, self.out, self.trainee, self.method, self.view,
-            self._rollers(model), self.world, self._engine(model),
+            self._rollers(model), self.world, self._engine(),
         )  # fmt: skip
         past = read_journal(self.out) if self.world.leads else []
         self.view.start(self.total, self._title(), list(self.panel.families()), past)
@@ -137,19 +135,26 @@ class Loop:
             note=self.view.note,
         )
         self.journal = Journal(self.out, after=lines, trackers=trackers)
+        self._held.callback(self.journal.close)
 
     def _rollers(self, model: str) -> Rollers | None:
         if self.cluster is None or not self.method.samples_policy:
             return None
-        protocol = rollout_protocol(self.config, self.protocol)
-        return Rollers(self.cluster, self.config, model, self.panel, protocol, self.trainee, self.view.note)
+        protocol, start = rollout_protocol(self.config, self.protocol), self.state.start
+        rollers = Rollers(
+            self.cluster, self.config, model, self.panel, protocol, self.trainee, self.view.note, start=start
+        )
+        self._held.callback(rollers.close)
+        return rollers
 
-    def _engine(self, model: str) -> EngineTurns | None:
+    def _engine(self) -> EngineTurns | None:
         if not self.config.rollout.engine or not self.method.samples_policy:
             return None
         self.view.phase("starting the engine")
-        engine = start_engine(self.config, model, self.trainee)
-        return EngineTurns(engine, self.trainee, self.out, self.world, self.config.method)
+        engine = EngineTurns(self.config, self.trainee, self.out, self.world)
+        self._held.callback(engine.close)
+        engine.start()
+        return engine
 
     def _title(self) -> str:
         config = self.config
@@ -292,7 +297,9 @@ class Loop:
 
     def _save(self) -> None:
         with self._timed("checkpoint", {}):
-            optimiser, keep = whole_state(self.updater.optimiser, self.world.leads), self.config.checkpoints.keep
+            with self.world.entangling():
+                optimiser = whole_state(self.updater.optimiser, self.world.leads)
+            keep = self.config.checkpoints.keep
             self.world.first(lambda: checkpoint.save(self.out, self.state, self.trainee, optimiser, keep))
 
     @contextmanager

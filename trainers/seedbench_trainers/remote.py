@@ -50,10 +50,15 @@ def weights_of(trainee: Trainee) -> dict[str, Any]:
     return {name: value.detach().cpu().numpy() for name, value in named if value.requires_grad}
 
 
-def facts_of(trainee: Trainee, panel: Panel, protocol: Protocol) -> dict[str, Any]:
-    """What must be equal here and in all workers. Weights that are sent are not among it; others (LoRA's base) are."""
+def facts_of(trainee: Trainee, start: Mapping[str, Any], panel: Panel, protocol: Protocol) -> dict[str, Any]:
+    """What must be equal here and in all workers. Weights that are sent are not among it; others (LoRA's base) are.
+
+    `start`: identity of the model that training began from, which workers load. A run that goes on has loaded its own
+    checkpoint, whose configuration is the same in other words, and perhaps with newer packages.
+    """
     sent = () if trainee.lora else ("weights_sha256", "adapter_sha256")
-    model = {key: value for key, value in trainee.loaded.identity.items() if key not in (*sent, "name")}
+    model = {key: value for key, value in start.items() if key not in (*sent, "name")}
+    model |= {package: trainee.loaded.identity[package] for package in ("transformers", "torch")}
     return {"model": model, "environment": check_data(panel, protocol), "seedbench": __version__}
 
 
@@ -91,7 +96,7 @@ class Roller:
         device = "cpu" if plan.config.device == "cpu" else "auto"
         config = plan.config.model_copy(update={"device": device})
         self._trainee = load_trainee(config, plan.model, reference=False)
-        return facts_of(self._trainee, plan.panel, plan.protocol)
+        return facts_of(self._trainee, self._trainee.loaded.identity, plan.panel, plan.protocol)
 
     def play(
         self, version: int, weights: Weights, attempts: Sequence[Attempt], rewrite: Rewrite | None
@@ -124,6 +129,8 @@ class _Slot:
 class Rollers:
     """The roll-out workers of a run, started when this is made.
 
+    `start`: identity of the model that training began from.
+
     Raises SeedBenchError as `connected` and the workers do, and where they have another model, data or version.
     """
 
@@ -136,10 +143,12 @@ class Rollers:
         protocol: Protocol,
         trainee: Trainee,
         note: Callable[[str], None],
+        *,
+        start: Mapping[str, Any],
     ) -> None:
         self._cluster, self._trainee, self._note = cluster, trainee, note
         self._slots = [_Slot(f"worker {n + 1}") for n in range(cluster.workers)]
-        self._facts = facts_of(trainee, panel, protocol)
+        self._facts = facts_of(trainee, start, panel, protocol)
         self._version: int | None = None
         self._weights: Any = None
         self._held = ExitStack()

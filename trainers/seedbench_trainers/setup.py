@@ -83,8 +83,12 @@ class TrainingRun:
 
 
 def bound_settings(config: TrainConfig) -> dict[str, Any]:
-    """The configuration as plain values, less what changes no number."""
-    return config.model_dump(mode="json", exclude=set(_UNBOUND))
+    """The configuration as plain values, less what changes no number. Of an engine its kind counts, not where it is."""
+    settings = config.model_dump(mode="json", exclude=set(_UNBOUND))
+    if engine := config.rollout.engine:
+        settings["rollout"]["engine"] = engine.partition(":")[0]
+        del settings["rollout"]["engine_memory"]
+    return settings
 
 
 def validation_folder(out: Path, update: int) -> Path:

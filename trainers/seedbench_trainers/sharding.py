@@ -78,11 +78,10 @@ class Shards:
 
     @torch.no_grad()
     def _fill(self, shards: Sequence[Tensor]) -> None:
-        self._world.entangled = True
-        for parameter, shard in zip(self._whole.parameters(), shards, strict=True):
-            parameter.untyped_storage().resize_(parameter.numel() * parameter.element_size())
-            parameter.copy_(gathered(shard))
-        self._world.entangled = False
+        with self._world.entangling():
+            for parameter, shard in zip(self._whole.parameters(), shards, strict=True):
+                parameter.untyped_storage().resize_(parameter.numel() * parameter.element_size())
+                parameter.copy_(gathered(shard))
 
 
 def sharded(trainee: Trainee, config: TrainConfig, world: World) -> Trainee:

@@ -80,7 +80,7 @@ class Toolbox:
             elsewhere=None if rollers is None else partial(rollers.play, rewrite=rewrite, told=view.episode),
             world=self._world,
         )
-        self._rollers, self._engine = rollers, engine
+        self._engine = engine
 
     def policy(self, *, record: bool = False, identity: dict[str, object] | None = None) -> TransformersPolicy:
         """The model under training as a policy of the harness, at its present weights."""
@@ -176,12 +176,6 @@ class Toolbox:
     def once(self, work: Callable[[], T]) -> T:
         """See `base.Tools`."""
         return self._world.first(work)
-
-    def close(self) -> None:
-        """End what plays roll-outs elsewhere."""
-        for elsewhere in (self._rollers, self._engine):
-            if elsewhere is not None:
-                elsewhere.close()
 
     def note(self, message: str) -> None:
         """See `base.Tools`."""

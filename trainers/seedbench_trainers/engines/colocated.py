@@ -20,6 +20,7 @@ class Colocated:
 
     def __init__(self, checkpoint: str, settings: EngineSettings) -> None:
         self.engine = VllmEngine(locate(checkpoint), settings)
+        _make_room()
         self.engine.start()
 
     def policy(self, *, name: str, identity: dict[str, Any], record: bool = False) -> VllmPolicy:
@@ -32,6 +33,7 @@ class Colocated:
 
     def update(self, folder: Path) -> None:
         """See `RolloutEngine`."""
+        _make_room()
         self.engine.update_weights(folder)
 
     def logprobs(self, ids: list[int]) -> list[float]:
@@ -41,3 +43,11 @@ class Colocated:
     def close(self) -> None:
         """Shut the engine down."""
         self.engine.close()
+
+
+def _make_room() -> None:
+    """Give the GPU memory that torch keeps for later tensors back: the engine lives in other processes."""
+    import torch
+
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()

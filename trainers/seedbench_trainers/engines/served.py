@@ -28,7 +28,7 @@ from seedbench.policies.vllm_setup import EXTENSION, check_fits
 class Served:
     """A `RolloutEngine` over servers that serve `checkpoint`; full weights only, as LoRA adapters have names there.
 
-    `addresses`: `http://HOST:PORT/v1`, several with commas between. `timeout`: seconds for one answer, and for one
+    `addresses`: as for `OpenAIPolicy`. `timeout`: seconds for one answer, and for one
     server to load weights.
     """
 
@@ -36,7 +36,7 @@ class Served:
         self._addresses = addresses
         self._checkpoint: Checkpoint = locate(checkpoint)
         self._timeout, self._concurrency = timeout, concurrency
-        self._servers = servers_at(addresses, os.environ.get(KEY_VARIABLE, ""))
+        self._servers = servers_at(addresses.partition("#")[0], os.environ.get(KEY_VARIABLE, ""))
 
     def policy(self, *, name: str, identity: dict[str, Any], record: bool = False) -> OpenAIPolicy:
         """See `RolloutEngine`. `name` and `identity` are the server's to say."""

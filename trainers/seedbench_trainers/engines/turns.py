@@ -7,18 +7,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seedbench.policies.base import Policy
-from seedbench_trainers.engines import RolloutEngine
 
 if TYPE_CHECKING:
     from seedbench_trainers.config import TrainConfig
     from seedbench_trainers.distributed import World
+    from seedbench_trainers.engines import RolloutEngine
     from seedbench_trainers.trainee import Trainee
 
 _FOLDER = ".rollout-weights"
 
 
 def start_engine(config: TrainConfig, checkpoint: str, trainee: Trainee) -> RolloutEngine:
-    """The engine that `rollout.engine` names, over `checkpoint` (a folder or hub name) until it gets other weights.
+    """The engine that `rollout.engine` names, over the folder `checkpoint` until it gets other weights.
 
     Raises SeedBenchError or UsageError where it cannot be started or reached.
     """
@@ -36,32 +36,58 @@ def start_engine(config: TrainConfig, checkpoint: str, trainee: Trainee) -> Roll
 
 
 class EngineTurns:
-    """Keeps an engine at the trainee's weights. `out`: the run folder, which servers see under the same path."""
+    """An engine that is kept at the trainee's weights. `out`: the run folder, which servers see under the same path.
 
-    def __init__(self, engine: RolloutEngine, trainee: Trainee, out: Path, world: World, name: str) -> None:
-        self._engine, self._trainee, self._world, self._name = engine, trainee, world, name
+    `start` first, and `close` whatever came of it.
+    """
+
+    def __init__(self, config: TrainConfig, trainee: Trainee, out: Path, world: World) -> None:
+        self._config, self._trainee, self._world = config, trainee, world
         self._folder = out / _FOLDER
+        self._engine: RolloutEngine | None = None
+
+    def start(self) -> None:
+        """Start the engine, hand the present weights over, so that what cannot work shows now, and let it sleep.
+
+        It starts on weights as the trainee saves them: the checkpoint that training began from may be a LoRA folder,
+        which is merged, or name its tensors otherwise. Raises as `start_engine` and `begin`.
+        """
+        self._world.first(self._write)
+        self._engine = engine = start_engine(self._config, str(self._folder), self._trainee)
+        self._world.first(lambda: engine.update(self._folder))
+        self.end()
 
     def begin(self) -> None:
         """Hand over the present weights. Raises SeedBenchError where they cannot be written or loaded."""
 
         def hand_over() -> None:
-            shutil.rmtree(self._folder, ignore_errors=True)
-            self._trainee.save(self._folder)
-            self._engine.update(self._folder)
+            self._write()
+            self._started().update(self._folder)
 
         self._world.first(hand_over)
 
     def policy(self, *, record: bool = False) -> Policy:
         """The engine as a policy of the harness."""
-        return self._engine.policy(name=self._name, identity=dict(self._trainee.loaded.identity), record=record)
+        identity = dict(self._trainee.loaded.identity)
+        return self._started().policy(name=self._config.method, identity=identity, record=record)
 
     def end(self) -> None:
         """Give memory back; `begin` takes it again."""
-        self._engine.release()
+        self._started().release()
 
     def close(self) -> None:
-        """Stop the engine, and drop the weights that it was given."""
-        self._engine.close()
-        if self._world.leads:
-            shutil.rmtree(self._folder, ignore_errors=True)
+        """Stop the engine, where it was started, and drop the weights that it was given."""
+        try:
+            if self._engine is not None:
+                self._engine.close()
+        finally:
+            if self._world.leads:
+                shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _write(self) -> None:
+        shutil.rmtree(self._folder, ignore_errors=True)
+        self._trainee.save(self._folder)
+
+    def _started(self) -> RolloutEngine:
+        assert self._engine is not None, "start comes first"
+        return self._engine

@@ -71,7 +71,8 @@ class SFT(base.Method):
     def gather(self, tools: base.Tools, iteration: int) -> Batch:
         """The next samples of the demonstrations. Raises as `demonstrations.demonstrate` and `from_runs`."""
         if self._data is None:
-            self._data = self._demonstrations(tools)
+            # Played once: where environments answer by luck (servers), processes must not learn from different data.
+            self._data = tools.once(lambda: self._demonstrations(tools))
             count, solved = len(self._data.samples), sum(t.episode.success for t in self._data.trajectories)
             tools.note(
                 f"{count:,} samples of {len(self._data.trajectories):,} demonstrations, {solved:,} of them solved"

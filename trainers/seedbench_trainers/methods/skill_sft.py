@@ -154,9 +154,11 @@ class SkillSFT(base.Method):
         """Add a seeded choice of acting demonstrations, so that the policy does not forget how to act."""
         options = self.settings
         wanted = round(len(data.samples) * options.acting / (1 - options.acting))
-        acting = demonstrate(
-            tools.panel, tools.protocol, tools.loaded,
-            episodes=wanted, noise=options.acting_noise, seed=derive_seed(self.config.seed, "acting"),
+        acting = tools.once(
+            lambda: demonstrate(
+                tools.panel, tools.protocol, tools.loaded,
+                episodes=wanted, noise=options.acting_noise, seed=derive_seed(self.config.seed, "acting"),
+            )
         )  # fmt: skip
         shift, samples = len(data.trajectories), acting.samples
         chosen = sorted(range(len(samples)), key=lambda number: derive_seed(self.config.seed, "mixed", number))[:wanted]
