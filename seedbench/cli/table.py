@@ -92,14 +92,13 @@ def _print_paper(
 
     from rich.console import Console
 
-    from seedbench.errors import unknown
     from seedbench.tables.paper import paper_table
     from seedbench.tables.paper.plot import plot_efficiency
-    from seedbench.tables.paper.render import PAPER_FORMATS, render_paper
+    from seedbench.tables.paper.render import PAPER_FORMATS
     from seedbench.tables.paper.text import PaperTerminal
+    from seedbench.tables.render import format_named
 
-    if format not in PAPER_FORMATS:  # before logs are read
-        raise unknown("table format", format, PAPER_FORMATS)
+    write = format_named(PAPER_FORMATS, format)  # before logs are read
     with _opened(runs) as folders:
         table = paper_table(folders, layout, labels=labels, reported=reported, papers=papers)
     if plot is not None:
@@ -107,7 +106,7 @@ def _print_paper(
     if format == "terminal" and sys.stdout.isatty():
         Console().print(PaperTerminal(table))
     else:
-        typer.echo(render_paper(table, format), nl=False)
+        typer.echo(write(table), nl=False)
 
 
 @contextmanager

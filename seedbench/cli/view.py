@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from seedbench.types import Episode
     from seedbench.ui.viewer import Pages, Selection
 
-TRAINING = "training.json"
-
 
 def view_command(
     run: Path = typer.Argument(help="Run folder, or the folder of a training run."),
@@ -69,6 +67,7 @@ def _entries(run: Path, update: int | None, selection: Selection, pages: Pages) 
 
 def _pages(run: Path, update: int | None, selection: Selection) -> Pages:
     from seedbench.runs import LOG, MANIFEST, read_manifest
+    from seedbench.subject import TRAINING
     from seedbench.ui.viewer import EpisodeIndex
 
     if (run / TRAINING).is_file():

@@ -185,7 +185,7 @@ class Crew(Policy):
 
     async def act(self, request: Request) -> Response:
         """Never asked: the workers' own policies answer."""
-        raise NotImplementedError("a crew plays whole episodes")
+        raise AssertionError("a crew plays whole episodes")
 
     async def open(self) -> None:
         """Connect, start the workers and open their policies.

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import math
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from seedbench.errors import SeedBenchError
+from seedbench.journal import METRICS, read_metrics
 from seedbench.statistics import Rate
 from seedbench.subject import validations
 from seedbench.tables import load_summary
 
-METRICS = "metrics.jsonl"
 _SUCCESS, _STEPS = "rollout/success", "steps/environment"
 
 
@@ -44,7 +39,8 @@ def course(folder: Path) -> Course:
     Raises SeedBenchError where a line of the journal before the last is damaged, or a summary cannot be read.
     """
     points: dict[int, dict[str, float]] = {}
-    for update, metrics in _records(folder / METRICS):
+    journal = folder / METRICS
+    for update, metrics in read_metrics(journal) if journal.is_file() else ():
         points.setdefault(update, {}).update(metrics)
     steps = {update: metrics[_STEPS] for update, metrics in sorted(points.items()) if _STEPS in metrics}
     rollouts = tuple(
@@ -59,27 +55,3 @@ def course(folder: Path) -> Course:
             spent = max((count for at, count in steps.items() if at <= update), default=0.0)
             measured.append(Point(update, spent, micro["rate"], Rate(micro["rate"], micro["n"], *micro["ci"])))
     return Course(rollouts, tuple(measured))
-
-
-def _records(path: Path) -> Iterator[tuple[int, dict[str, float]]]:
-    """Update and finite metrics of each line; a torn last line is left out."""
-    if not path.is_file():
-        return
-    with path.open("rb") as file:
-        for number, line in enumerate(file, 1):
-            if not line.endswith(b"\n"):
-                return
-            try:
-                record = json.loads(line)
-                yield int(record["update"]), _finite(record["metrics"])
-            except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-                raise SeedBenchError(
-                    f"'{path}' line {number} is damaged ({type(error).__name__}): expected the record of an update;"
-                    " restore the file, or leave the training run out and name its validations."
-                ) from error
-
-
-def _finite(metrics: Mapping[str, Any]) -> dict[str, float]:
-    return {
-        name: float(value) for name, value in metrics.items() if isinstance(value, int | float) and math.isfinite(value)
-    }

@@ -12,10 +12,12 @@ from pathlib import Path
 
 from seedbench.bundle import is_bundle, pack
 from seedbench.errors import SeedBenchError, UsageError
-from seedbench.study.plan import EVALUATION, RECORD, TRAINING, Job, evaluation, plan
+from seedbench.journal import METRICS
+from seedbench.study.plan import EVALUATION, RECORD, Job, evaluation, plan
 from seedbench.study.results import load_results
-from seedbench.study.run import METRICS, USAGE
+from seedbench.study.run import USAGE
 from seedbench.study.spec import Study
+from seedbench.subject import TRAINING
 
 
 def pack_study(study: Study, file: Path, out: Path, target: Path) -> int:

@@ -24,9 +24,10 @@ from seedbench.errors import SeedBenchError, UsageError, unknown
 from seedbench.panels import load_panel, overlaps
 from seedbench.runs import differences, write_json
 from seedbench.study.spec import Study, flat
+from seedbench.subject import TRAINING
 
 COMMAND = (sys.executable, "-m", "seedbench")
-RECORD, TRAINING, EVALUATION = "study.json", "training.json", "evaluation"
+RECORD, EVALUATION = "study.json", "evaluation"
 _UNBOUND = ("suites", "device", "track", "distributed")
 """Of what a training prints, what its record does not hold or may change."""
 

@@ -13,10 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seedbench.errors import SeedBenchError
+from seedbench.journal import METRICS, read_metrics
 from seedbench.statistics.means import t_quantile
-from seedbench.study.plan import TRAINING, Job, evaluation
-from seedbench.study.run import METRICS, USAGE, is_evaluated
+from seedbench.study.plan import Job, evaluation
+from seedbench.study.run import USAGE, is_evaluated
 from seedbench.study.spec import Study
+from seedbench.subject import TRAINING
 from seedbench.tables import load_summary
 
 Series = NDArray[np.float64]
@@ -81,7 +83,7 @@ def load_results(study: Study, jobs: Sequence[Job], root: Path) -> tuple[list[Re
         if not (trained and all(is_evaluated(study, job, panel) for panel in panels)):
             missing.append(job.name)
             continue
-        rows = _journal(job.folder / METRICS)
+        rows = [metrics for _, metrics in read_metrics(job.folder / METRICS)]
         found.append(
             Result(
                 job,
@@ -92,20 +94,6 @@ def load_results(study: Study, jobs: Sequence[Job], root: Path) -> tuple[list[Re
             )
         )
     return found, missing
-
-
-def _journal(path: Path) -> list[dict[str, float]]:
-    """The metrics of each line of a training's journal; what is no number is left out, and so is a torn last line."""
-    rows = []
-    for number, line in enumerate(path.read_bytes().split(b"\n")[:-1], start=1):
-        try:
-            metrics = json.loads(line)["metrics"]
-            rows.append({str(name): float(value) for name, value in metrics.items() if value is not None})
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise SeedBenchError(
-                f"'{path}' line {number} is damaged ({type(error).__name__}); delete that line."
-            ) from error
-    return rows
 
 
 def _curve(rows: Iterable[dict[str, float]]) -> Curve:

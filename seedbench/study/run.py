@@ -22,17 +22,19 @@ from typing import Any
 from rich.console import Console
 
 from seedbench.errors import SeedBenchError
+from seedbench.journal import METRICS
 from seedbench.panels import Panel, load_panel
 from seedbench.protocol import load_protocol
 from seedbench.study import plan
 from seedbench.study.plan import Job, evaluation
 from seedbench.study.spec import Study
+from seedbench.subject import TRAINING
 from seedbench.tables import load_summary
 from seedbench.ui.live import is_interactive
 from seedbench.ui.tally import format_seconds, one_line
 from seedbench.ui.text import inert
 
-USAGE, METRICS, LOGS = "usage.jsonl", "metrics.jsonl", "logs"
+USAGE, LOGS = "usage.jsonl", "logs"
 _TAIL = 8
 _ENVIRONMENT = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
 """One thread a run: its numbers then do not depend on how many run at once."""
@@ -95,7 +97,7 @@ def state(study: Study, job: Job) -> str:
     if is_trained(job):
         panels = () if job.is_start else study.evaluation.panels
         return "finished" if all(is_evaluated(study, job, panel) for panel in panels) else "trained"
-    return "begun" if (job.folder / plan.TRAINING).is_file() else "missing"
+    return "begun" if (job.folder / TRAINING).is_file() else "missing"
 
 
 class Runner:

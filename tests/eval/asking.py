@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from seedbench.policies.base import Request, Sampling
+from seedbench.policies.base import Policy, Request, Sampling
 from seedbench.policies.transformers_ import TransformersPolicy
 from seedbench.types import Message, Task
 
@@ -30,7 +30,7 @@ def request(sampling: Sampling = GREEDY, number: int = 0, text: str = "") -> Req
     )
 
 
-def ask(policy: TransformersPolicy, *requests: Request) -> list[Any]:
+def ask(policy: Policy, *requests: Request) -> list[Any]:
     """The answers, or exceptions, of concurrent requests to a policy that is opened for them."""
 
     async def run() -> list[Any]:

@@ -358,7 +358,7 @@ def archive(path: Path, members: list[tuple[Any, bytes]], format: int = tarfile.
 
 HOSTILE: dict[str, tuple[list[tuple[Any, bytes]], str]] = {
     "parent": ([member("../manifest.json")], "'../manifest.json': only episodes.jsonl.xz, manifest.json, "),
-    "absolute": ([member("/tmp/manifest.json")], "'/tmp/manifest.json': only "),
+    "absolute": ([member("/etc/manifest.json")], "'/etc/manifest.json': only "),
     "folder": ([member("run/manifest.json")], "'run/manifest.json': only "),
     "directory": ([member("manifest.json", b"", tarfile.DIRTYPE)], "'manifest.json': it is no regular file"),
     "renamed": ([member("x", pax_headers={"path": "../../summary.json"})], "'../../summary.json': only "),

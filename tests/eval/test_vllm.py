@@ -29,7 +29,7 @@ from seedbench.policies.vllm_engine import VllmEngine
 from seedbench.policies.vllm_setup import EngineSettings
 from seedbench.types import Message
 from seedbench_trainers.engines.colocated import Colocated
-from tests.eval.asking import GREEDY, SAMPLED, request
+from tests.eval.asking import GREEDY, SAMPLED, ask, request
 from tests.tiny_model import build
 from tests.vllm_server import PARITY, expected_logprobs
 
@@ -58,17 +58,6 @@ def colocated(folder: Path) -> Iterator[Colocated]:
 @pytest.fixture
 def engine(colocated: Colocated) -> VllmEngine:
     return colocated.engine
-
-
-def ask(policy: Policy, *requests: Request) -> list[Any]:
-    async def run() -> list[Any]:
-        await policy.open()
-        try:
-            return await asyncio.gather(*(policy.act(one) for one in requests), return_exceptions=True)
-        finally:
-            await policy.close()
-
-    return asyncio.run(run())
 
 
 def by_vllm(engine: VllmEngine, *requests: Request) -> list[Any]:

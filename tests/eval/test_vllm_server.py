@@ -1,11 +1,9 @@
 """`vllm serve` behind the OpenAI policy, for evaluation and for training, on a tiny random float32 model."""
 
-import asyncio
 import dataclasses
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,14 +12,14 @@ pytest.importorskip("vllm", reason="vLLM is not installed (docs/vllm.md)")
 import torch
 
 from seedbench.errors import SeedBenchError, UsageError
-from seedbench.policies.base import ContextOverflow, Policy, Response, Sampling
+from seedbench.policies.base import ContextOverflow, Response, Sampling
 from seedbench.policies.checkpoint import locate
 from seedbench.policies.loading import load
 from seedbench.policies.openai import OpenAIPolicy
 from seedbench.policies.sampling import RowSampler
 from seedbench.policies.transformers_ import TransformersPolicy
 from seedbench_trainers.engines.served import Served
-from tests.eval.asking import GREEDY, request
+from tests.eval.asking import GREEDY, ask, request
 from tests.tiny_model import build
 from tests.vllm_server import PARITY, expected_logprobs, serving
 
@@ -38,17 +36,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def server(folder: Path) -> Iterator[str]:
     with serving(folder, "tiny", folder.parent / "server.log") as address:
         yield address
-
-
-def ask(policy: Policy, *requests: Any) -> list[Any]:
-    async def run() -> list[Any]:
-        await policy.open()
-        try:
-            return await asyncio.gather(*(policy.act(one) for one in requests), return_exceptions=True)
-        finally:
-            await policy.close()
-
-    return asyncio.run(run())
 
 
 def whole(answer: Response) -> Response:

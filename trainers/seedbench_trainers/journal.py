@@ -16,10 +16,9 @@ from pathlib import Path
 from typing import Any, Self
 
 from seedbench.errors import SeedBenchError, UsageError
+from seedbench.journal import METRICS
 from seedbench.runs import append_line
 from seedbench_trainers.trackers import Trackers
-
-METRICS = "metrics.jsonl"
 
 
 @dataclass(frozen=True, slots=True)

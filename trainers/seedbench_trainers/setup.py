@@ -23,13 +23,14 @@ from seedbench.protocol import Protocol
 from seedbench.registry import get_suite
 from seedbench.runs import SUMMARY, differences, write_json
 from seedbench.store import store_root
+from seedbench.subject import TRAINING
 from seedbench_trainers.base import Method, Trainer
 from seedbench_trainers.checkpoint import LABEL
 from seedbench_trainers.checks import agent_protocol, make_method, panel_of
 from seedbench_trainers.config import TrainConfig
 from seedbench_trainers.distributed import World
 
-RECORD = "training.json"
+RECORD = TRAINING
 VALIDATION = "validation"
 _UNBOUND = ("device", "track", "distributed")
 """What may differ between the sittings of one run: it changes no number."""

@@ -7,13 +7,13 @@ clipping at 1.0, 90/10 split with seed 2026, at most 8,192 tokens (12,288 on Web
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Literal
 
 from pydantic import Field
 
 from seedbench.errors import UsageError
+from seedbench.policies.checkpoint import origin_of
 from seedbench.runs import LOG
 from seedbench_trainers.base import Settings, Trainer
 from seedbench_trainers.checks import panel_of
@@ -81,11 +81,7 @@ def run_stage1(config: TrainConfig, stage1: Stage1, model: str, train: Trainer) 
 
 def is_stage1(model: Path) -> bool:
     """Whether a folder holds the result of stage 1."""
-    try:
-        label = json.loads((model / "seedbench.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return False
-    return isinstance(label, dict) and label.get("method") == METHOD
+    return (origin_of(model) or {}).get("method") == METHOD
 
 
 def stage1_config(config: TrainConfig, stage1: Stage1, model: str) -> TrainConfig:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from seedbench.errors import unknown
 from seedbench.tables.paper.data import to_csv, to_json
 from seedbench.tables.paper.latex import to_latex
 from seedbench.tables.paper.model import PaperTable, printed
 from seedbench.tables.paper.text import REPORTED, detail_of, name_of, to_markdown, to_terminal
+from seedbench.tables.render import format_named
 
 
 def to_html(table: PaperTable) -> str:
@@ -35,6 +35,4 @@ def render_paper(table: PaperTable, format: str) -> str:
 
     Raises UsageError for an unknown format.
     """
-    if format not in PAPER_FORMATS:
-        raise unknown("table format", format, PAPER_FORMATS)
-    return PAPER_FORMATS[format](table)
+    return format_named(PAPER_FORMATS, format)(table)
