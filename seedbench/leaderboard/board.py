@@ -24,6 +24,7 @@ from seedbench.reported import ReportedRow, caveats, derived, reported_rows
 from seedbench.statistics import Rate
 from seedbench.subject import Subject, subject
 from seedbench.tables import load_summary
+from seedbench.tables.build import rate_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +63,9 @@ class Row:
 
     def rate(self, name: str) -> Rate:
         """`micro` or `macro` success, or the mean `score`, in [0, 1]."""
-        cell = self.summary["score"] if name == "score" else self.summary["success"][name]
-        return Rate(cell["mean"] if name == "score" else cell["rate"], cell["n"], *cell["ci"])
+        rate = rate_of(name, name, self.summary)
+        assert rate is not None  # only a family can be missing
+        return rate
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from typing import Any
 from seedbench.leaderboard.board import Board, Row
 from seedbench.leaderboard.markdown import figures, flat
 from seedbench.reported import ReportedRow
-from seedbench.tables.text import one_line
+from seedbench.tables.text import no_formula, one_line
 
 
 def to_csv(board: Board) -> str:
@@ -24,13 +24,8 @@ def to_csv(board: Board) -> str:
     writer = csv.DictWriter(out, columns, restval="", lineterminator="\n")
     writer.writeheader()
     for row in rows:
-        writer.writerow({key: _guarded(value) if isinstance(value, str) else value for key, value in row.items()})
+        writer.writerow({key: no_formula(value) for key, value in _inert(row).items()})
     return out.getvalue()
-
-
-def _guarded(text: str) -> str:
-    line = one_line(text) if text else ""
-    return f"'{line}" if line.startswith(("=", "+", "-", "@")) else line
 
 
 def _measured_records(board: Board) -> Iterator[dict[str, Any]]:

@@ -13,7 +13,7 @@ from seedbench.statistics.seeds import iqm, iqm_interval
 from seedbench.study.results import COSTS, Estimate, Result, at, cells_of, mean_over, over_seeds
 from seedbench.study.spec import Study
 from seedbench.tables.markdown import escape
-from seedbench.tables.text import BLANK
+from seedbench.tables.text import BLANK, no_formula
 from seedbench.ui.tally import one_line
 
 Value = str | int | float | Estimate | None
@@ -61,7 +61,7 @@ def to_csv(sheet: Sheet) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(
-        [_guarded(name) for title, w in zip(sheet.head, wide, strict=True) for name in _names(title, w)]
+        [no_formula(name) for title, w in zip(sheet.head, wide, strict=True) for name in _names(title, w)]
     )  # fmt: skip
     for row in sheet.rows:
         writer.writerow([cell for value, w in zip(row, wide, strict=True) for cell in _cells(value, w)])
@@ -75,12 +75,8 @@ def _names(title: str, wide: bool) -> list[str]:
 def _cells(value: Value, wide: bool) -> list[object]:
     if isinstance(value, Estimate):
         return [value.mean, value.lo, value.hi]
-    shown = _guarded(value) if isinstance(value, str) else "" if value is None else value
+    shown = "" if value is None else no_formula(value)
     return [shown, "", ""] if wide else [shown]
-
-
-def _guarded(text: str) -> str:
-    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
 
 
 def final(results: Iterable[Result], panel: str, name: str) -> Sheet:

@@ -16,9 +16,12 @@ def one_line(text: str) -> str:
     return " ".join(inert(encodable, limit=200).split()) or "(unnamed)"
 
 
+_FORMULAS = ("=", "+", "-", "@", "\t", "\r")
+
+
 def no_formula(value: Any) -> Any:
     """`value`; a text that a spreadsheet would take for a formula with an apostrophe in front."""
-    return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@")) else value
+    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULAS) else value
 
 
 def percent(rate: Rate | float | None) -> str:
