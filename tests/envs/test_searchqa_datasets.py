@@ -222,7 +222,7 @@ def test_a_broken_line_is_named(tmp_path: Path) -> None:
         load_questions(path)
 
 
-@pytest.mark.parametrize("content", [b"\xff\xfe\x00", gzip.compress(b"{}" * 50)[:20]])
+@pytest.mark.parametrize("content", [b"\xff\xfe\x00", gzip.compress(b"{}" * 50, mtime=0)[:20]])
 def test_a_damaged_file_is_named(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / ("nq.jsonl.gz" if content[:2] == b"\x1f\x8b" else "nq.jsonl")
     path.write_bytes(content)
