@@ -121,6 +121,7 @@ def eval_command(study: Study, job: Job, panel: str) -> list[str]:
     asked = study.evaluation
     words = ["eval", str(job.folder / "final"), "--panel", asked.panels[panel], "--protocol", study.protocol]
     words += ["--limit", str(asked.limit)] if asked.limit else []
+    words += ["--temperature", str(asked.temperature)] if asked.temperature is not None else []
     words += ["--repeats", str(asked.repeats), "--seed", str(asked.seed)]
     words += ["--batch-size", "64", "--concurrency", "64"]  # changes speed alone
     return [*words, "--out", str(evaluation(job, panel)), "--quiet"]

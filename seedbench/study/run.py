@@ -24,7 +24,6 @@ from rich.console import Console
 from seedbench.errors import SeedBenchError
 from seedbench.journal import METRICS
 from seedbench.panels import Panel, load_panel
-from seedbench.protocol import load_protocol
 from seedbench.study import plan
 from seedbench.study.plan import Job, evaluation
 from seedbench.study.spec import Study
@@ -83,7 +82,7 @@ def is_evaluated(study: Study, job: Job, panel: str) -> bool:
         return False
     asked, tasks = study.evaluation, asked_panel(study, panel)
     found = (summary["panel"]["hash"], summary["protocol"]["hash"], summary["repeats"], summary["seed"])
-    wanted = (tasks.hash, load_protocol(study.protocol).hash, asked.repeats, asked.seed)
+    wanted = (tasks.hash, study.asked.hash, asked.repeats, asked.seed)
     return found == wanted and summary["episodes"] == len(tasks.tasks) * asked.repeats
 
 

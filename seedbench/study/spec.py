@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from seedbench.errors import UsageError, unknown
 from seedbench.panels import load_panel
-from seedbench.protocol import load_protocol
+from seedbench.protocol import Protocol, load_protocol
 from seedbench.registry import get_method, get_suite
 
 Label = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$", max_length=60)]
@@ -80,6 +80,8 @@ class EvaluationTable(_Section):
     seed: Seed = 0
     limit: int | None = Field(default=None, ge=1)
     """Only so many tasks of each panel."""
+    temperature: Annotated[float, Field(ge=0)] | None = None
+    """Sampling temperature instead of the protocol's, which training keeps."""
 
 
 class Cell(_Section):
@@ -108,6 +110,11 @@ class Study(_Section):
     def protocol(self) -> str:
         """The protocol of all runs."""
         return self.study.protocol or get_suite(self.study.suite).default_protocol
+
+    @property
+    def asked(self) -> Protocol:
+        """The protocol of the evaluations: that of all runs, at the temperature that they ask for."""
+        return load_protocol(self.protocol).with_settings(temperature=self.evaluation.temperature)
 
     def resolved(self) -> tuple[Cell, ...]:
         """The cells in the file's order, one for each method."""

@@ -14,7 +14,7 @@ from seedbench.cli.study import study_command
 from seedbench.evaluate import Evaluation, evaluate
 from seedbench.panels import load_panel
 from seedbench.policies.base import Policy, Request, Response
-from seedbench.protocol import load_protocol
+from seedbench.protocol import Protocol, load_protocol
 from seedbench.study import plan as planning
 from seedbench.study.plan import check, plan
 from seedbench.study.run import Runner
@@ -112,11 +112,11 @@ def installed(folder: Path, patch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def played(out: Path, solved: int) -> None:
+def played(out: Path, solved: int, protocol: Protocol | None = None) -> None:
     """A finished evaluation on echo/test, in which the first `solved` tasks are."""
     panel = load_panel("echo/test")
     names = {task.id for task in panel.tasks[:solved]}
-    evaluate(Evaluation(panel, load_protocol("echo/choose"), Half(names), out), Progress())
+    evaluate(Evaluation(panel, protocol or load_protocol("echo/choose"), Half(names), out), Progress())
 
 
 def read_study(folder: Path, text: str = STUDY) -> Study:

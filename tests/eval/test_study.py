@@ -15,10 +15,10 @@ import pytest
 
 from seedbench.errors import SeedBenchError, UsageError
 from seedbench.study import plan as planning
-from seedbench.study.plan import check, chosen, plan, train_command
-from seedbench.study.run import last_update, state
+from seedbench.study.plan import check, chosen, eval_command, evaluation, plan, train_command
+from seedbench.study.run import is_evaluated, last_update, state
 from tests.eval.helpers import REPOSITORY, wait_until
-from tests.eval.studies import STUDY, calls, command, installed, overrides, read_study, run
+from tests.eval.studies import STUDY, calls, command, installed, overrides, played, read_study, run
 from tests.train.helpers import echo
 
 
@@ -96,6 +96,18 @@ def test_the_matrix_and_its_commands(tmp_path: Path) -> None:
     assert [job.name for job in chosen(jobs, ["no-stage1"])] == ["no-stage1-f20-s4", "no-stage1-s4"]
     with pytest.raises(UsageError, match="unknown cell 'gigpu': did you mean 'gigpo'"):
         chosen(jobs, ["gigpu"])
+
+
+def test_an_evaluation_at_another_temperature_is_another_one(tmp_path: Path) -> None:
+    study = read_study(tmp_path, STUDY.replace('"echo/test" }', '"echo/test" }\ntemperature = 0.4'))
+    job = next(job for job in plan(study, tmp_path) if job.name == "grpo-s0")
+    words = eval_command(study, job, "unseen")
+    assert words[words.index("--temperature") + 1] == "0.4"
+    played(evaluation(job, "unseen"), 2)  # at the protocol's own temperature
+    assert not is_evaluated(study, job, "unseen")
+    shutil.rmtree(evaluation(job, "unseen"))
+    played(evaluation(job, "unseen"), 2, study.asked)
+    assert is_evaluated(study, job, "unseen")
 
 
 def test_runs_everything_once(script: Path, tmp_path: Path) -> None:
