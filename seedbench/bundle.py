@@ -11,21 +11,19 @@ archive, only regular files, and nothing beyond the sizes below.
 from __future__ import annotations
 
 import gzip
-import io
 import lzma
 import re
 import shutil
 import stat
-import tarfile
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import IO, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
+from seedbench.archives import Layout, unpacked, write_tar
 from seedbench.errors import SeedBenchError, UsageError
 from seedbench.logs import LONGEST_LOG, Seal, held, lines, seal
 from seedbench.runs import LOG, MANIFEST, SUMMARY, read_manifest, write_json
@@ -40,8 +38,7 @@ PACKED_LOG = f"{LOG}.xz"
 LIMITS = {MANIFEST: 16 << 20, PACKED_LOG: 1 << 30, SUBMISSION: 1 << 20, SUMMARY: 16 << 20}
 """The files of a bundle, and how many bytes each may have."""
 
-_HEADER = 1 << 20
-"""Bytes of an archive that may precede a member: names, attributes, padding."""
+_LAYOUT = Layout("a bundle", ", ".join(sorted(LIMITS)), LIMITS.get, len(LIMITS), sum(LIMITS.values()))
 
 _Line = StringConstraints(max_length=200, pattern=r"^[^\n\r]*$")
 _Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
@@ -146,7 +143,7 @@ def _fill(folder: Path, run: Path, claimed: dict[str, str]) -> None:
     for name, found in ((LOG, held(run / LOG)), (SUMMARY, run / SUMMARY)):
         if not (found and found.is_file()):
             raise SeedBenchError(f"'{run}' has no {name}: the same `seedbench eval` command makes it again.")
-    write_json(folder / MANIFEST, _published(read_manifest(run)))
+    write_json(folder / MANIFEST, published(read_manifest(run)))
     shutil.copyfile(run / SUMMARY, folder / SUMMARY)
     with lzma.open(folder / PACKED_LOG, "wb", preset=9) as log:
         log.writelines(lines(run / LOG))
@@ -162,13 +159,18 @@ def _fill(folder: Path, run: Path, claimed: dict[str, str]) -> None:
         raise SeedBenchError(f"'{run}' cannot be a bundle: {large} has more than {LIMITS[large] >> 20} MiB.")
 
 
-def _published(manifest: dict[str, Any]) -> dict[str, Any]:
-    """The manifest with the folders of this machine cut from its command lines: `/home/me/runs/x` becomes `x`."""
+def published(manifest: dict[str, Any]) -> dict[str, Any]:
+    """The manifest with the folders of this machine cut from its command lines."""
     sessions = [dict(session) for session in manifest["sessions"]]
     for session in sessions:
         if isinstance(command := session.get("command"), list):
-            session["command"] = [re.sub(r"(?<![\w./:])[/~][^\s,=]*/", "", str(word)) for word in command]
+            session["command"] = [without_folders(str(word)) for word in command]
     return {**manifest, "sessions": sessions}
+
+
+def without_folders(text: str) -> str:
+    """The text with folders cut from absolute paths: `/home/me/runs/x` becomes `x`."""
+    return re.sub(r'(?<![\w./:])[/~][^\s,="]*/', "", text)
 
 
 def _file(path: Path) -> Seal:
@@ -176,17 +178,8 @@ def _file(path: Path) -> Seal:
 
 
 def _archive(folder: Path, target: Path) -> None:
-    """The same files make the same bytes: no times, owners or names beside the files' own."""
-    with (
-        target.open("wb") as raw,
-        gzip.GzipFile("", "wb", 9, raw, mtime=0) as compressed,
-        tarfile.open(fileobj=compressed, mode="w", format=tarfile.USTAR_FORMAT) as tar,
-    ):
-        for name in sorted(LIMITS):
-            member = tarfile.TarInfo(name)
-            member.size = (folder / name).stat().st_size
-            with (folder / name).open("rb") as file:
-                tar.addfile(member, file)
+    with target.open("wb") as raw, gzip.GzipFile("", "wb", 9, raw, mtime=0) as compressed:
+        write_tar(compressed, ((name, folder / name) for name in sorted(LIMITS)))
 
 
 def check_files(folder: Path) -> list[str]:
@@ -238,59 +231,7 @@ def opened(path: Path) -> Iterator[Path]:
         return
     if not (path.is_file() and path.name.endswith(SUFFIX)):
         raise UsageError(f"'{path}' is neither a folder nor an archive ({SUFFIX}) of a bundle.")
-    with TemporaryDirectory(prefix="seedbench-") as folder:
-        try:
-            _unpack(path, Path(folder))
-        except (tarfile.TarError, zlib.error, EOFError, ValueError, gzip.BadGzipFile) as error:
-            raise SeedBenchError(f"'{path}' is no whole archive of a bundle ({error}); get it again.") from error
-        except OSError as error:
-            raise SeedBenchError(f"cannot unpack '{path}': {error.strerror}.") from error
-        yield Path(folder)
-
-
-def _unpack(archive: Path, folder: Path) -> None:
-    with archive.open("rb") as raw, gzip.GzipFile(fileobj=raw) as unpacked:
-        metered = _Metered(unpacked, archive)
-        metered.allowance = _HEADER
-        with tarfile.open(fileobj=metered, mode="r|") as tar:
-            while member := tar.next():
-                _refuse_member(member, archive, folder)
-                metered.allowance = member.size + _HEADER
-                file = tar.extractfile(member)
-                assert file is not None  # a regular file has content
-                with (folder / member.name).open("wb") as out:
-                    shutil.copyfileobj(file, out)
-                metered.allowance = _HEADER
-    if missing := [name for name in LIMITS if not (folder / name).exists()]:
-        raise SeedBenchError(f"'{archive}' is no bundle: it has no {missing[0]}.")
-
-
-def _refuse_member(member: tarfile.TarInfo, archive: Path, folder: Path) -> None:
-    """Take only what `pack` writes: regular files of the known names, each once, none too large."""
-    reason = ""
-    if member.name not in LIMITS:
-        reason = f"only {', '.join(sorted(LIMITS))} belong into a bundle"
-    elif member.type not in (tarfile.REGTYPE, tarfile.AREGTYPE) or member.sparse is not None:
-        reason = "it is no regular file"
-    elif not 0 <= member.size <= LIMITS[member.name]:
-        reason = f"it has {member.size:,} bytes, and may have {LIMITS[member.name]:,}"
-    elif (folder / member.name).exists():
-        reason = "it is there twice"
-    if reason:
-        raise SeedBenchError(f"'{archive}' is refused for its member {member.name[:80]!r}: {reason}.")
-
-
-class _Metered(io.RawIOBase):
-    """Unpacked content, of which no more is read than is allowed: a header may claim any size."""
-
-    def __init__(self, unpacked: IO[bytes] | gzip.GzipFile, archive: Path) -> None:
-        self.allowance = 0
-        self._unpacked, self._archive = unpacked, archive
-
-    def read(self, size: int = -1) -> bytes:
-        """At most `size` bytes. Raises SeedBenchError beyond the allowance."""
-        content = self._unpacked.read(size)
-        self.allowance -= len(content)
-        if self.allowance < 0:
-            raise SeedBenchError(f"'{self._archive}' is refused: it unpacks to more than the files of a bundle.")
-        return content
+    with unpacked(path, gzip.GzipFile, _LAYOUT) as folder:
+        if missing := [name for name in LIMITS if not (folder / name).exists()]:
+            raise SeedBenchError(f"'{path}' is no bundle: it has no {missing[0]}.")
+        yield folder

@@ -36,7 +36,7 @@ __all__ = ["LEVEL", "METRICS", "Comparison", "Effect", "Report", "Seeds", "compa
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Every pair of the sides, in their order."""
+    """Pairs of the sides, in their order."""
 
     metric: str
     panel: str
@@ -74,14 +74,22 @@ class _Side:
         return np.array([[run.values[task] for task in tasks] for run in self.runs])
 
 
-def compare(groups: Sequence[Sequence[Path]], *, metric: str = "success", labels: Sequence[str] = ()) -> Report:
-    """Compare every pair of sides; a side is a run folder, or several that are seeds of one method.
+def compare(
+    groups: Sequence[Sequence[Path]],
+    *,
+    metric: str = "success",
+    labels: Sequence[str] = (),
+    pairs: Sequence[tuple[int, int]] = (),
+) -> Report:
+    """Compare pairs of sides; a side is a run folder, or several that are seeds of one method.
 
     Args:
         groups: the folders of each side, of evaluations, bundles (or their archives) or training runs (whose last
             validation is taken).
         metric: success or score (in [0, 1]).
         labels: names of the sides; default: what their folders are called.
+        pairs: which sides to compare, A and B by their places in `groups`; default: every pair. Holm's correction is
+            over these.
 
     Raises:
         UsageError: fewer than two sides, a folder given twice, or runs that differ in panel, protocol, repeats or
@@ -103,7 +111,8 @@ def compare(groups: Sequence[Sequence[Path]], *, metric: str = "success", labels
     if not tasks:
         raise SeedBenchError("no task is counted in all of the runs: each ended in an infrastructure error in some.")
     by_family = {f: [t for t in tasks if families[t] == f] for f in runs[0].summary["success"]["families"]}
-    pairs = [_compared(a, b, tasks, by_family, metric) for a, b in combinations(sides, 2)]
+    asked = [(sides[a], sides[b]) for a, b in pairs or combinations(range(len(sides)), 2)]
+    found = [_compared(a, b, tasks, by_family, metric) for a, b in asked]
     first, missing = runs[0].summary, runs[0].summary["panel"]["n"] - len(tasks)
     left_out = [f"{missing} of {first['panel']['n']} tasks are left out: infrastructure errors."] if missing else []
     return Report(
@@ -114,8 +123,8 @@ def compare(groups: Sequence[Sequence[Path]], *, metric: str = "success", labels
         protocol_hash=first["protocol"]["hash"],
         repeats=first["repeats"],
         sides=tuple((side.label, tuple(run.folder for run in side.runs)) for side in sides),
-        comparisons=tuple(_concluded(corrected(pairs), metric)),
-        notes=(*dict.fromkeys(note for run in runs for note in run.notes), *left_out, *_seed_notes(sides)),
+        comparisons=tuple(_concluded(corrected(found), metric)),
+        notes=(*dict.fromkeys(note for run in runs for note in run.notes), *left_out, *_seed_notes(sides, asked)),
     )
 
 
@@ -229,12 +238,14 @@ def _seeds_paired(a: _Side, b: _Side) -> bool:
     return None not in first and first == second and len(set(first)) == len(first) >= PAIRED_FROM
 
 
-def _seed_notes(sides: Sequence[_Side]) -> list[str]:
+def _seed_notes(sides: Sequence[_Side], pairs: Sequence[tuple[_Side, _Side]]) -> list[str]:
     notes = []
-    for a, b in combinations(sides, 2):
-        if len(a.runs) > 1 and len(b.runs) > 1 and not _seeds_paired(a, b):
-            both = f"{a.label} and {b.label}"
-            notes.append(f"{both} are not paired by training seed: that takes {PAIRED_FROM} known, equal seeds.")
+    apart = [pair for pair in pairs if all(len(side.runs) > 1 for side in pair) and not _seeds_paired(*pair)]
+    if apart:
+        who = (
+            " and ".join(side.label for side in apart[0]) if len(apart) == 1 else f"{len(apart)} of {len(pairs)} pairs"
+        )
+        notes.append(f"{who} are not paired by training seed: that takes {PAIRED_FROM} known, equal seeds.")
     alone = [side.label for side in sides if len(side.runs) == 1]
     if alone and len(alone) < len(sides):
         notes.append(f"Of one run nothing is known of its variation between training seeds: {', '.join(alone)}.")

@@ -47,11 +47,19 @@ def held(log: Path) -> Path | None:
 def open_log(log: Path) -> IO[bytes]:
     """The log's content, unpacked on the way where it is compressed. Raises OSError where it cannot be opened."""
     found = held(log) or log
-    return found.open("rb") if found == log else io.BufferedReader(_Unpacked(found), _CHUNK)
+    return found.open("rb") if found == log else open_xz(found)
+
+
+def open_xz(path: Path) -> IO[bytes]:
+    """The content of an xz file, in bounded memory; nothing may follow its end.
+
+    Raises OSError where it cannot be opened, LZMAError and EOFError, while it is read, where it is damaged.
+    """
+    return io.BufferedReader(_Unpacked(path), _CHUNK)
 
 
 class _Unpacked(io.RawIOBase):
-    """The content of an xz file. (`lzma.open` bounds no memory.) Raises LZMAError and EOFError while it is read."""
+    """What `open_xz` buffers. (`lzma.open` bounds no memory.)"""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("rb")

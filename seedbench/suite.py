@@ -104,6 +104,13 @@ class Suite(ABC):
         """Ids of tasks that nothing can win under the suite's own scoring rules: the known ceiling of the panel."""
         return frozenset()
 
+    def advice_checks(self, task: str, advice: str) -> Mapping[str, bool]:
+        """What a text of advice (a skill) gets right about the task of that id: title -> whether.
+
+        Every task and text has the same titles, in the same order; empty where the suite cannot tell.
+        """
+        return {}
+
     @abstractmethod
     def fetch(self, source: Path | None, report: Callable[[str], None]) -> None:
         """Bring the data into the store: from `source`, or downloaded. Raises SeedBenchError."""

@@ -1,4 +1,4 @@
-"""`seedbench leaderboard`: bundles of runs, verified and ranked."""
+"""`seedbench leaderboard`: bundles of runs, verified and ranked, and verified studies."""
 
 from __future__ import annotations
 
@@ -31,13 +31,16 @@ def pack_command(
 
 @app.command("add")
 def add_command(
-    source: Path = typer.Argument(help="Run folder, bundle folder or archive of one (.tar.gz)."),
+    source: Path = typer.Argument(help="Run folder, bundle folder, archive of one (.tar.gz), or a study (.tar.xz)."),
     folder: Path = _FOLDER,
+    page: str = typer.Option(
+        "", help="Where a study is reported: http(s)://... or a path from the leaderboard's folder."
+    ),
 ) -> None:
-    """Verify a bundle and copy it into the leaderboard; nothing else comes in, and nothing twice."""
+    """Verify a bundle or a study and copy it into the leaderboard; nothing else comes in, and nothing twice."""
     from seedbench.leaderboard import add
 
-    _say(f"verified and added: {add(source, folder, told=_told)}")
+    _say(f"verified and added: {add(source, folder, page=page, told=_told)}")
 
 
 @app.command("check")

@@ -21,9 +21,11 @@ def study_command(
         False, "--dry-run", help="Show every run, how far it is and its command; run nothing."
     ),
     report: bool = typer.Option(False, "--report", help="Run nothing; rebuild the report from the runs."),
-    source: Path | None = typer.Option(None, "--from", help="With --report: a packed study instead of the runs."),
+    source: Path | None = typer.Option(
+        None, "--from", help="With --report: a packed study (folder or .tar.xz) instead of the runs."
+    ),
     packed: Path | None = typer.Option(
-        None, "--pack", help="Run nothing; write what a published study keeps into this folder."
+        None, "--pack", help="Run nothing; pack what a published study keeps into a .tar.xz, or else a folder."
     ),
 ) -> None:
     """Run what is missing of a study, then write its report.
@@ -46,7 +48,7 @@ def study_command(
         from seedbench.study.pack import pack_study
 
         count = pack_study(study, file, folder, packed)
-        typer.echo(f"packed: {packed}  ({count} evaluations as bundles)")
+        typer.echo(f"packed: {packed}  ({count} evaluations); check it with `seedbench verify {packed}`")
     elif report:
         _report(study, source or folder, folder)
     elif dry_run:
@@ -55,10 +57,14 @@ def study_command(
         _run(study, folder, only, jobs)
 
 
-def _report(study: Study, root: Path, folder: Path) -> None:
+def _report(study: Study, source: Path, folder: Path) -> None:
+    from contextlib import nullcontext
+
+    from seedbench.study.archive import SUFFIX, opened_study
     from seedbench.study.report import write_report
 
-    typer.echo(f"report: {write_report(study, root, folder / 'report')}")
+    with opened_study(source) if source.name.endswith(SUFFIX) else nullcontext(source) as root:
+        typer.echo(f"report: {write_report(study, root, folder / 'report')}")
 
 
 def _checked(study: Study, folder: Path, only: list[str], workers: int) -> list[Job]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def verify_command(
     run: Path = typer.Argument(
-        help="Run folder, bundle (folder or .tar.gz), or the folder of a training run: then its validations."
+        help="Run folder, bundle (folder, .tar.gz), training run (then its validations), or study (folder, .tar.xz)."
     ),
     panel: str = typer.Option("", "--panel", "-p", help="Panel name or file, where no installed suite ships it."),
     engine: str = typer.Option("", help="Engine to replay with instead of the run's, e.g. bm25:DIR or http:URL."),
@@ -24,17 +24,50 @@ def verify_command(
 
     Exit code 0: the run is what it claims to be; 1: it is not, the first ten differences are shown; 2: no such run.
     """
-    from seedbench.bundle import SUFFIX, opened
+    from seedbench.study.archive import is_study
     from seedbench.verify import run_folders, verify
 
-    wrong = 0
-    with opened(run) if run.name.endswith(SUFFIX) else nullcontext(run) as given:
-        for folder in run_folders(given):
-            report = verify(folder, panel=panel, engine=engine, told=_told)
-            typer.echo("\n".join(_lines(report, run / folder.relative_to(given))))
-            wrong += report.findings > 0
+    with _opened(run) as given:
+        if is_study(given):
+            wrong = _study(run, given, panel, engine)
+        else:
+            wrong = False
+            for folder in run_folders(given):
+                wrong |= _told_of(verify(folder, panel=panel, engine=engine, told=_told), run, given)
     if wrong:
         raise typer.Exit(1)
+
+
+def _opened(run: Path) -> AbstractContextManager[Path]:
+    from seedbench import bundle
+    from seedbench.study import archive
+
+    if run.name.endswith(archive.SUFFIX):
+        return archive.opened_study(run)
+    return bundle.opened(run) if run.name.endswith(bundle.SUFFIX) else nullcontext(run)
+
+
+def _study(run: Path, given: Path, panel: str, engine: str) -> bool:
+    """Verify a study and say what came of all of it; whether anything is wrong."""
+    from seedbench.errors import UsageError
+    from seedbench.study.evidence import is_evaluation, verify_study
+
+    if panel:
+        raise UsageError(f"'{run}' is a study, which names its panels; give it without --panel.")
+    wrong = evaluations = episodes = turns = 0
+    for report in verify_study(given, engine=engine, told=_told):
+        wrong += _told_of(report, run, given)
+        evaluations += is_evaluation(report)
+        episodes, turns = episodes + report.episodes, turns + report.turns
+    result = f"differences in {wrong:,} places" if wrong else "verified"
+    typer.echo(f"{run}: {result} ({evaluations:,} evaluations, {episodes:,} episodes, {turns:,} turns)")
+    return wrong > 0
+
+
+def _told_of(report: Report, run: Path, given: Path) -> bool:
+    """Print what came of a verification; whether anything is wrong."""
+    typer.echo("\n".join(_lines(report, run / report.folder.relative_to(given))))
+    return report.findings > 0
 
 
 def _lines(report: Report, name: Path) -> list[str]:

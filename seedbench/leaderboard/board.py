@@ -19,6 +19,7 @@ from typing import Any
 from seedbench.bundle import Submission, check_files, read_submission
 from seedbench.compare import LEVEL, compare
 from seedbench.errors import SeedBenchError, UsageError
+from seedbench.leaderboard import studies
 from seedbench.leaderboard.submissions import FOLDER, Verified, read_record, submissions
 from seedbench.reported import ReportedRow, caveats, derived, reported_rows
 from seedbench.statistics import Rate
@@ -83,6 +84,27 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
+class StudyRow:
+    """One verified study; texts are as it holds them, not yet safe for any output."""
+
+    path: str
+    """Of its archive, from the leaderboard's folder."""
+    verified: studies.VerifiedStudy
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """`seed: 5 seeds (20, 60, 100 % of the data)` for each cell."""
+        return tuple(map(_cell, self.verified.cells))
+
+
+def _cell(cell: studies.CellRecord) -> str:
+    shares = (
+        "" if cell.shares == (1.0,) else f" ({', '.join(f'{100 * share:g}' for share in cell.shares)} % of the data)"
+    )
+    return f"{cell.label}: {cell.seeds} seed{'s' if cell.seeds != 1 else ''}{shares}"
+
+
+@dataclass(frozen=True, slots=True)
 class Board:
     """Everything that is shown."""
 
@@ -92,10 +114,14 @@ class Board:
     reported: tuple[tuple[ReportedRow, Mapping[str, float]], ...]
     """Rows from papers, each with its derived values."""
     caveats: Mapping[str, str]
+    studies: tuple[StudyRow, ...] = ()
+    """By suite and name."""
 
 
 def load(folder: Path) -> Board:
     """Read a leaderboard's folder. Submissions are compared with their hashes and records; `check` replays them.
+
+    Of a study's archive nothing but its hash is read.
 
     Raises UsageError where it holds neither submissions nor reported rows, SeedBenchError where something there is
     damaged, changed or was not verified.
@@ -114,6 +140,10 @@ def load(folder: Path) -> Board:
         unofficial=tuple(table for table in tables if not table.panel["official"]),
         reported=tuple((row, derived(row)) for row in reported),
         caveats=caveats(shown) if shown.is_dir() else {},
+        studies=tuple(
+            StudyRow(place.relative_to(folder).as_posix(), studies.read_record(place))
+            for place in studies.studies(folder)
+        ),
     )
 
 

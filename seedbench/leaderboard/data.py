@@ -7,18 +7,22 @@ import io
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from seedbench.leaderboard.board import Board, Row
+from seedbench.leaderboard.board import Board, Row, StudyRow
 from seedbench.leaderboard.markdown import figures, flat
 from seedbench.reported import ReportedRow
 from seedbench.tables.text import no_formula, one_line
 
 
 def to_csv(board: Board) -> str:
-    """A line for each measured and each reported row, told apart by `kind`; fractions for measured, texts guarded.
+    """A line for each measured row, study and reported row, told apart by `kind`; fractions, texts guarded.
 
     A text that a spreadsheet would take for a formula gets an apostrophe in front.
     """
-    rows = [*_measured_records(board), *(_reported_record(row, more) for row, more in board.reported)]
+    rows = [
+        *_measured_records(board),
+        *map(_study_record, board.studies),
+        *(_reported_record(row, more) for row, more in board.reported),
+    ]
     out = io.StringIO()
     columns = list(dict.fromkeys(key for row in rows for key in row))
     writer = csv.DictWriter(out, columns, restval="", lineterminator="\n")
@@ -53,6 +57,16 @@ def _record(row: Row) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def _study_record(row: StudyRow) -> dict[str, Any]:
+    held = row.verified
+    return {
+        "kind": "study", "suite": held.suite, "protocol": held.protocol, "study": held.study,
+        "panels": ", ".join(held.panels.values()), "cells": "; ".join(row.cells), "evaluations": held.evaluations,
+        "episodes": held.episodes, "verified_turns": held.turns, "archive": row.path, "sha256": held.archive,
+        "page": held.page,
+    }  # fmt: skip
+
+
 def _reported_record(row: ReportedRow, more: Mapping[str, float]) -> dict[str, Any]:
     return {
         "kind": "reported", "suite": row.suite, "split": row.split, "protocol": row.protocol, "model": row.model,
@@ -62,7 +76,7 @@ def _reported_record(row: ReportedRow, more: Mapping[str, float]) -> dict[str, A
 
 
 def to_json(board: Board) -> dict[str, Any]:
-    """Schema `seedbench.leaderboard/1`: measured rows, reported rows and footnotes, apart from each other."""
+    """Schema `seedbench.leaderboard/1`: measured rows, studies, reported rows and footnotes, apart from each other."""
     measured = [_inert(record) for record in _measured_records(board)]
     reported = [
         _inert(_reported_record(row, more))
@@ -72,6 +86,15 @@ def to_json(board: Board) -> dict[str, Any]:
     return {
         "schema": "seedbench.leaderboard/1",
         "measured": measured,
+        "studies": [
+            _inert(_study_record(row))
+            | {
+                "panels": {one_line(label): one_line(name) for label, name in row.verified.panels.items()},
+                "cells": [_inert(cell.model_dump(mode="json")) for cell in row.verified.cells],
+                "notes": [flat(note) for note in row.verified.notes],
+            }
+            for row in board.studies
+        ],
         "reported": reported,
         "caveats": {key: flat(text) for key, text in board.caveats.items()},
     }

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from urllib.parse import quote
 
-from seedbench.leaderboard.board import Board, Row, Table
+from seedbench.leaderboard.board import Board, Row, StudyRow, Table
 from seedbench.statistics import Rate
 from seedbench.tables.build import spelled
 from seedbench.tables.markdown import escape
@@ -22,6 +23,12 @@ REPORTED = (
     "Figures as papers and threads print them, in percent. They were not measured here, their protocols and panels"
     " differ from those above and from each other, and no rank or comparison with measured rows follows from them."
 )
+STUDIES = (
+    "Whole studies: several methods and training seeds under one protocol and budget. The archive has the evaluations"
+    " of every run's final checkpoint; all of their stored actions were played again. What was found stands in a"
+    " study's own report, which is made again from the archive; no rank follows from it here."
+)
+STUDY_HEADS = ("Study", "Suite", "Protocol", "Panels", "Cells", "Evaluations", "Episodes", "Verified", "Archive")
 _RATES = ("micro", "macro", "score")
 _HEADS = ("Rank", "Method", "Model", "Success", "Macro", "Score", "n", "Turns", "Tokens", "Verified", "By")
 _REPORTED = (
@@ -35,9 +42,35 @@ def markdown(board: Board) -> str:
     if board.unofficial:
         parts += ["## Measured, not official", UNOFFICIAL, *_section(board.unofficial)]
         parts += [] if board.official else [escape(CAPTION)]
+    if board.studies:
+        parts += ["## Studies", STUDIES, *_studies(board.studies)]
     if board.reported:
         parts += ["## Reported by papers, not measured", REPORTED, *_reported(board)]
     return "\n\n".join(parts) + "\n"
+
+
+def _studies(rows: Sequence[StudyRow]) -> Iterator[str]:
+    lines = [[escape(flat(text)) for text in study(row)] for row in rows]
+    for row, line in zip(rows, lines, strict=True):
+        line[0] = f"[{line[0]}]({row.verified.page})" if row.verified.page else line[0]
+        line[-1] = f"[{line[-1]}]({quote(row.path)})"
+    yield _lines(STUDY_HEADS, lines, numbers=range(5, 7))
+    if notes := study_notes(rows):
+        yield "\n".join(f"- {escape(note)}" for note in notes)
+
+
+def study(row: StudyRow) -> list[str]:
+    """A study under `STUDY_HEADS`."""
+    held = row.verified
+    return [
+        held.study, held.suite, held.protocol, ", ".join(held.panels.values()), "; ".join(row.cells),
+        f"{held.evaluations:,}", f"{held.episodes:,}", f"{held.turns:,} turns", f"{held.bytes / 1e6:.1f} MB",
+    ]  # fmt: skip
+
+
+def study_notes(rows: Sequence[StudyRow]) -> list[str]:
+    """What could not be checked of studies, a line each."""
+    return [flat(f"{row.verified.study}: {note}") for row in rows for note in row.verified.notes]
 
 
 def _section(tables: Sequence[Table]) -> Iterator[str]:
@@ -84,9 +117,12 @@ def flat(text: str) -> str:
 
 
 def _pipes(heads: Sequence[str], rows: Sequence[Sequence[str]], numbers: range = range(0)) -> str:
+    return _lines(heads, [[escape(one_line(cell)) for cell in row] for row in rows], numbers)
+
+
+def _lines(heads: Sequence[str], rows: Sequence[Sequence[str]], numbers: range) -> str:
     rule = ["--:" if place in numbers else ":--" for place in range(len(heads))]
-    lines = [heads, rule, *([escape(one_line(cell)) for cell in row] for row in rows)]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return "\n".join(f"| {' | '.join(line)} |" for line in (heads, rule, *rows))
 
 
 def spent(row: Row) -> tuple[float | None, float | None]:

@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
@@ -24,6 +24,7 @@ from seedbench.verify import Report, verify
 
 FOLDER = "submissions"
 Told = Callable[[str], None]
+Record = TypeVar("Record", bound=BaseModel)
 
 _LARGEST = 1 << 20
 """Bytes of a record of verification."""
@@ -45,7 +46,7 @@ class Verified(BaseModel):
     """What could not be checked."""
 
 
-def add(source: Path, folder: Path, *, told: Told = lambda line: None) -> Path:
+def add_run(source: Path, folder: Path, *, told: Told = lambda line: None) -> Path:
     """Verify a run, a bundle or an archive of one, and copy it into a leaderboard's folder; returns where to.
 
     Raises:
@@ -56,22 +57,23 @@ def add(source: Path, folder: Path, *, told: Told = lambda line: None) -> Path:
     with opened(source) as run, TemporaryDirectory(prefix="seedbench-") as draft:
         bundle = Path(draft) / "bundle"
         if is_bundle(run):  # from here on nobody else can change it
-            _refuse(check_files(run), source)
+            refuse(check_files(run), source)
             _copy(run, bundle)
         else:
             pack(run, bundle)
         report = verify(bundle, told=told)
-        _refuse(report.first, source, report.findings)
-        if reason := _no_row(bundle):
+        refuse(report.first, source, report.findings)
+        if reason := no_row(bundle):
             raise UsageError(f"'{source}' {reason}.")
-        place = folder / FOLDER / _safe(read_manifest(bundle)["panel"]["suite"]) / identity(bundle)
+        place = folder / FOLDER / safe(read_manifest(bundle)["panel"]["suite"]) / identity(bundle)
         if twin := _twin(place):
             raise SeedBenchError(f"'{source}' is here already: '{twin}' has the same settings and responses.")
         _place(bundle, place, report)
     return place
 
 
-def _refuse(found: Sequence[str], source: Path, count: int = 0) -> None:
+def refuse(found: Sequence[str], source: Path, count: int = 0) -> None:
+    """Raise SeedBenchError where anything was found, `count` things if more than are given."""
     if found:
         more = f" (and {rest:,} more)" if (rest := (count or len(found)) - 1) else ""
         raise SeedBenchError(
@@ -79,9 +81,9 @@ def _refuse(found: Sequence[str], source: Path, count: int = 0) -> None:
         )
 
 
-def _no_row(bundle: Path) -> str:
-    """Why a verified bundle is no row of a leaderboard; an empty text where it is one."""
-    summary = load_summary(bundle)
+def no_row(run: Path) -> str:
+    """Why a verified run is no row of a leaderboard; an empty text where it is one."""
+    summary = load_summary(run)
     if "[" in (panel := summary["panel"]["name"]):
         return f"was made on a part of a panel ({panel}): a leaderboard compares whole ones"
     if errors := summary["outcomes"]["infra_error"]:
@@ -135,11 +137,11 @@ def identity(bundle: Path) -> str:
     for (task, repeat), texts in sorted(responses.items()):
         digest.update(json.dumps([task, repeat, texts]).encode())
     who = subject(bundle)
-    parts = [_safe(part) for part in (who.method, who.model, settings["panel"]["name"]) if part]
+    parts = [safe(part) for part in (who.method, who.model, settings["panel"]["name"]) if part]
     return "-".join([*parts, digest.hexdigest()[:12]])
 
 
-def _safe(text: str) -> str:
+def safe(text: str) -> str:
     """A part of a file's name that every system takes: at most 40 of a-z, 0-9, `_`, `.` and `-`, no point in front."""
     return re.sub(r"[^a-z0-9_.]+", "-", text.lower()).strip("-.")[:40] or "unnamed"
 
@@ -157,54 +159,40 @@ def record_of(place: Path) -> Path:
 def read_record(place: Path) -> Verified:
     """The record of a submission. Raises SeedBenchError where there is none, or one of another submission."""
     path = record_of(place)
+    record = parsed(path, place, Verified)
+    if record.submission != file_sha256(place / SUBMISSION):
+        raise SeedBenchError(f"'{path}' is of another submission than '{place.name}': add it again.")
+    return record
+
+
+def parsed(path: Path, place: Path, model: type[Record]) -> Record:
+    """The record in a file, which says that what lies in `place` was verified. Raises SeedBenchError without one."""
     try:
         if path.is_symlink() or path.stat().st_size > _LARGEST:
             raise SeedBenchError(f"'{path}' is no record of a verification.")
-        record = Verified.model_validate_json(path.read_bytes())
+        return model.model_validate_json(path.read_bytes())
     except FileNotFoundError:
         raise SeedBenchError(
             f"'{place.name}' was not verified (no {path.name}): add it with `seedbench leaderboard add`."
         ) from None
     except ValidationError as error:
         raise SeedBenchError(f"'{path}' is damaged: {error.errors()[0]['msg']}.") from error
-    if record.submission != file_sha256(place / SUBMISSION):
-        raise SeedBenchError(f"'{path}' is of another submission than '{place.name}': add it again.")
-    return record
 
 
 def submissions(folder: Path) -> Iterator[Path]:
     """The folders of all submissions, by suite and name; links are none."""
-    for suite in _inside(folder / FOLDER):
-        yield from _inside(suite)
+    for suite in inside(folder / FOLDER):
+        yield from inside(suite)
 
 
-def _inside(folder: Path) -> list[Path]:
+def inside(folder: Path) -> list[Path]:
+    """The folders in a folder, sorted; links are none."""
     paths = sorted(folder.iterdir()) if folder.is_dir() else []
     return [path for path in paths if path.is_dir() and not path.is_symlink()]
 
 
-def check(folder: Path, *, told: Told = lambda line: None) -> list[str]:
-    """Verify every submission again: a sentence for each that is wrong, and for each file that does not belong there.
-
-    Raises UsageError where the folder holds no submissions.
-    """
-    if not (folder / FOLDER).is_dir():
-        raise UsageError(f"'{folder}' is no leaderboard (no {FOLDER}/): name one with --folder.")
-    problems, held = list(_strays(folder)), dict[str, str]()
-    for place in submissions(folder):
-        name = f"{place.parent.name}/{place.name}"
-        told(name)
-        try:
-            problems += _wrong(place, name)
-            twin = held.setdefault(f"{place.parent.name} {place.name[-12:]}", name)
-            if twin != name:
-                problems.append(f"{name}: its content is that of {twin}.")
-        except SeedBenchError as error:
-            problems.append(f"{name}: {error}")
-    return problems
-
-
-def _wrong(place: Path, name: str) -> Iterator[str]:
+def wrong(place: Path, name: str) -> Iterator[str]:
+    """Verify a submission again: a sentence for each thing that is wrong."""
     report = verify(place)
     if report.findings:
         yield from (f"{name}: {text}" for text in report.first)
@@ -212,15 +200,7 @@ def _wrong(place: Path, name: str) -> Iterator[str]:
     record = read_record(place)
     if (record.episodes, record.turns) != (report.episodes, report.turns):
         yield f"{name}: {record_of(place).name} is not what its verification says."
-    if reason := _no_row(place):
+    if reason := no_row(place):
         yield f"{name}: it {reason}."
-    if (right := identity(place)) != place.name or _safe(read_manifest(place)["panel"]["suite"]) != place.parent.name:
-        yield f"{name}: its place is {_safe(read_manifest(place)['panel']['suite'])}/{right}."
-
-
-def _strays(folder: Path) -> Iterator[str]:
-    places = set(submissions(folder))
-    right = {*places, *map(record_of, places), *_inside(folder / FOLDER)}
-    for path in sorted(path for level in ("*", "*/*") for path in (folder / FOLDER).glob(level)):
-        if path not in right:
-            yield f"'{path}' is no submission and no record of one."
+    if (right := identity(place)) != place.name or safe(read_manifest(place)["panel"]["suite"]) != place.parent.name:
+        yield f"{name}: its place is {safe(read_manifest(place)['panel']['suite'])}/{right}."

@@ -4,6 +4,8 @@ spec      a study's TOML file, checked
 plan      its runs: folders, commands, what each would be trained with
 run       what is missing, in processes of their own
 pack      what a published study keeps
-results   what runs left: rates, costs, learning curves
-report    tables, figures and comparisons (tables, plots)
+archive   published studies as one file, and how they are opened
+evidence  the verification of a study
+results   what runs left: rates, costs, learning curves, signals
+report    tables, comparisons, signals, skills and figures, as Markdown and as a page (sheets, page)
 """

@@ -1,62 +1,145 @@
-"""What a published study keeps: journals, records and evaluations as bundles; the report is rebuilt from them.
+"""What a published study keeps: journals, records, traces with skills, evaluations; the report is rebuilt from them.
 
-FOLDER/study.toml  study.json  usage.jsonl
-FOLDER/starts/NAME/{training.json, metrics.jsonl}
-FOLDER/runs/NAME/{training.json, metrics.jsonl, evaluation/PANEL/}        each evaluation a bundle
+    study.toml  study.json  usage.jsonl
+    starts/NAME/{training.json, metrics.jsonl}
+    runs/NAME/{training.json, metrics.jsonl, traces/, evaluation/PANEL/}
+
+An archive holds evaluations as run folders with their logs as they are (seedbench/study/archive.py), a folder holds
+bundles. Paths of the machine stay behind: what lies in the study is named from its folder, of other paths the folders
+are cut.
 """
 
 from __future__ import annotations
 
+import json
+import re
 import shutil
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
-from seedbench.bundle import is_bundle, pack
+from seedbench.bundle import is_bundle, pack, published, without_folders
 from seedbench.errors import SeedBenchError, UsageError
 from seedbench.journal import METRICS
+from seedbench.logs import lines
+from seedbench.runs import LOG, MANIFEST, SUMMARY, read_manifest, write_json
+from seedbench.study.archive import FILE, SUFFIX, write_archive
 from seedbench.study.plan import EVALUATION, RECORD, Job, evaluation, plan
 from seedbench.study.results import load_results
 from seedbench.study.run import USAGE
 from seedbench.study.spec import Study
 from seedbench.subject import TRAINING
+from seedbench.traces import read_traces, trace_file, traced_updates
 
 
 def pack_study(study: Study, file: Path, out: Path, target: Path) -> int:
-    """Pack the finished runs of the study in `out` into `target`, a new folder; how many evaluations there are.
+    """Pack the finished runs of the study in `out`; how many evaluations there are.
 
-    `file` is the study's TOML file. A bundle's method is the cell's label, so that ablations can be told apart.
+    `file` is the study's TOML file, `target` a new folder, or an archive where it ends in .tar.xz. A bundle's method is
+    the cell's label, so that ablations can be told apart.
 
     Raises:
-        UsageError: `target` is not empty. SeedBenchError: nothing is finished, a run is damaged, or the disk is full.
+        UsageError: `target` is not empty. SeedBenchError: a run is not finished or damaged, or the disk is full.
     """
+    archived = target.name.endswith(SUFFIX)
+    if archived and target.exists():
+        raise UsageError(f"'{target}' is there already: give the archive another name, or remove that one first.")
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise UsageError(f"'{target}' is not an empty folder; pack the study into a new one.")
-    results, missing = load_results(study, plan(study, out), out)
+    jobs = plan(study, out)
+    missing = load_results(study, jobs, out)[1]
     if missing:
         raise SeedBenchError(
             f"{len(missing)} runs of the study are not finished ({', '.join(missing[:5])}): run it to the end first."
         )
     try:
-        target.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(file, target / "study.toml")
-        for name in (RECORD, USAGE):
-            if (out / name).is_file():
-                shutil.copyfile(out / name, target / name)
-        return sum(_run(study, result.job, target / result.job.folder.relative_to(out)) for result in results)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if not archived:
+            return _fill(study, file, out, jobs, target, _as_bundle)
+        with TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as draft:
+            made = Path(draft) / study.study.name
+            count = _fill(study, file, out, jobs, made, _as_run)
+            write_archive(made, archive := Path(draft) / f"study{SUFFIX}")
+            archive.rename(target)
+        return count
     except OSError as error:
         raise SeedBenchError(
             f"cannot pack the study into '{target}': {error.strerror}. Free space and try again."
         ) from error
 
 
-def _run(study: Study, job: Job, target: Path) -> int:
+_Keep = Callable[[Study, Job, Path, Path], object]
+
+
+def _fill(study: Study, file: Path, out: Path, jobs: Sequence[Job], target: Path, keep: _Keep) -> int:
+    target.mkdir(parents=True, exist_ok=True)
+    (target / FILE).write_text(without_folders(file.read_text(encoding="utf-8")), encoding="utf-8")
+    if (out / USAGE).is_file():
+        shutil.copyfile(out / USAGE, target / USAGE)
+    portable = _portable(jobs)
+    if (out / RECORD).is_file():
+        _write(out / RECORD, target / RECORD, portable)
+    count = 0
+    for job in jobs:
+        place = target / job.folder.relative_to(out)
+        place.mkdir(parents=True)
+        _write(job.folder / TRAINING, place / TRAINING, portable)
+        shutil.copyfile(job.folder / METRICS, place / METRICS)
+        if job.is_start:
+            continue
+        _traces(job, place)
+        for panel in study.evaluation.panels:
+            keep(study, job, evaluation(job, panel), place / EVALUATION / panel)
+            count += 1
+    return count
+
+
+def _as_bundle(study: Study, job: Job, source: Path, target: Path) -> None:
+    """Keep an evaluation as a bundle; a bundle as it is."""
+    if is_bundle(source):
+        shutil.copytree(source, target)
+    else:
+        pack(source, target, method=job.cell, note=f"{study.study.name}: {job.name}")
+
+
+def _as_run(study: Study, job: Job, source: Path, target: Path) -> None:
+    """Keep an evaluation, or a bundle of one, as a run folder with a plain log."""
     target.mkdir(parents=True)
-    for name in (TRAINING, METRICS):
-        shutil.copyfile(job.folder / name, target / name)
-    panels = () if job.is_start else study.evaluation.panels
-    for panel in panels:
-        source = evaluation(job, panel)
-        if is_bundle(source):
-            shutil.copytree(source, target / EVALUATION / panel)
-        else:
-            pack(source, target / EVALUATION / panel, method=job.cell, note=f"{study.study.name}: {job.name}")
-    return len(panels)
+    write_json(target / MANIFEST, published(read_manifest(source)))
+    shutil.copyfile(source / SUMMARY, target / SUMMARY)
+    with (target / LOG).open("wb") as log:
+        log.writelines(lines(source / LOG))
+
+
+def _traces(job: Job, target: Path) -> None:
+    """Keep the traces of a run with all of the data whose policy wrote skills: the report shows them."""
+    updates = traced_updates(job.folder) if job.fraction == 1 else []
+    if any("analysis" in trace.notes for update in updates for trace in read_traces(job.folder, update)):
+        for update in updates:
+            place = trace_file(target, update)
+            place.parent.mkdir(exist_ok=True)
+            shutil.copyfile(trace_file(job.folder, update), place)
+
+
+def _write(source: Path, target: Path, portable: Callable[[str], str]) -> None:
+    """Copy a JSON file with all of its texts made portable."""
+    try:
+        write_json(target, _mapped(json.loads(source.read_text(encoding="utf-8")), portable))
+    except (ValueError, RecursionError) as error:
+        raise SeedBenchError(f"'{source}' is damaged ({type(error).__name__}: {error}); restore it.") from error
+
+
+def _mapped(value: Any, change: Callable[[str], str]) -> Any:
+    if isinstance(value, dict):
+        return {key: _mapped(item, change) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_mapped(item, change) for item in value]
+    return change(value) if isinstance(value, str) else value
+
+
+def _portable(jobs: Sequence[Job]) -> Callable[[str], str]:
+    """What names files of the study's runs from its folder, wherever it lay when they ran, and cuts other folders."""
+    runs = "|".join(re.escape(f"{'starts' if job.is_start else 'runs'}/{job.name}") for job in jobs)
+    before = re.compile(rf"""(?:^|(?<=[=,"']))[^=,"'\n]*/(?=(?:{runs})(?:/|$|[,"']))""")
+    return lambda text: without_folders(before.sub("", text))

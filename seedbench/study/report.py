@@ -1,24 +1,19 @@
-"""The report of a study, rebuilt from what its runs left: report.md with tables (CSV beside it) and figures."""
+"""The report of a study, rebuilt from what its runs left: report.md and report.html, a CSV a table, figures."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from seedbench.errors import SeedBenchError
-from seedbench.study import tables
+from seedbench.study import comparisons, signals, skills, tables
+from seedbench.study.page import write_page
 from seedbench.study.plan import plan
-from seedbench.study.plots import draw
+from seedbench.study.plots import OVER_TRAINING, draw
 from seedbench.study.results import Result, load_results
+from seedbench.study.sheets import Block, Figure, Section, Sheet, sheets, to_csv, to_markdown
 from seedbench.study.spec import Study
 from seedbench.tables.markdown import escape
-from seedbench.ui.tally import one_line
-
-_FIGURES = {
-    "curve-environment-steps": "Validation success against environment steps",
-    "curve-generated-tokens": "Validation success against generated tokens",
-    "curve-seconds": "Validation success against seconds of training",
-}
 
 
 def write_report(study: Study, root: Path, folder: Path) -> Path:
@@ -38,11 +33,13 @@ def write_report(study: Study, root: Path, folder: Path) -> Path:
         )
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        figures = draw(results, list(study.evaluation.panels), folder)
-        parts = [*_design(study, results, missing), *_pictures(figures)]
-        parts += _tables(study, results, folder)
+        figures = draw(study, results, folder)
+        sections = [section for section in _sections(study, results, missing, figures) if section.blocks]
+        for sheet in sheets(sections):
+            (folder / f"{sheet.name}.csv").write_text(to_csv(sheet), encoding="utf-8")
+        write_page(folder / "report.html", study.study.name, sections)
         path = folder / "report.md"
-        path.write_text("\n\n".join(part.strip("\n") for part in parts) + "\n", encoding="utf-8")
+        path.write_text("\n\n".join(_markdown(study.study.name, sections)) + "\n", encoding="utf-8")
     except OSError as error:
         raise SeedBenchError(
             f"cannot write the report in '{folder}': {error.strerror}. Free space and try again."
@@ -50,36 +47,47 @@ def write_report(study: Study, root: Path, folder: Path) -> Path:
     return path
 
 
-def _tables(study: Study, results: Sequence[Result], folder: Path) -> list[str]:
-    parts = []
-    for panel, name in study.evaluation.panels.items():
-        sheets = [tables.final(results, panel, name), tables.families(results, panel, name)]
-        sheets += [sheet] if (sheet := tables.efficiency(results, panel, name)) else []
-        compared = tables.comparisons(study, results, panel, name)
-        sheets += [compared[0]] if compared else []
-        parts += [f"## {escape(panel)}", *(_written(sheet, folder) for sheet in sheets)]
-        parts += ["\n".join(f"- {escape(one_line(text, 600))}" for text in compared[1])] if compared else []
-    return [*parts, "## Cost", _written(tables.costs(results), folder)]
+def _markdown(name: str, sections: Sequence[Section]) -> Iterator[str]:
+    yield f"# {escape(name)}"
+    for section in sections:
+        yield f"## {escape(section.title)}"
+        yield from map(to_markdown, section.blocks)
 
 
-def _written(sheet: tables.Sheet, folder: Path) -> str:
-    (folder / f"{sheet.name}.csv").write_text(tables.to_csv(sheet), encoding="utf-8")
-    return tables.to_markdown(sheet)
+def _sections(
+    study: Study, results: Sequence[Result], missing: Sequence[str], figures: Sequence[Figure]
+) -> Iterator[Section]:
+    panels = study.evaluation.panels
+    yield Section("design", "Design", _design(study, results, missing))
+    yield Section("figures", "Figures", tuple(figure for figure in figures if figure.name != OVER_TRAINING))
+    for panel, name in panels.items():
+        yield Section(f"panel-{panel}", panel, tuple(_panel(results, panel, name)))
+    moved = tables.generalisation(results, panels)
+    yield Section("panels", "From panel to panel", (moved,) if moved else ())
+    watched = signals.table(results)
+    shown = [figure for figure in figures if figure.name == OVER_TRAINING]
+    yield Section("over-training", "Over training", (*shown, watched) if watched else ())
+    traced = skills.written(results)
+    found = (skills.table(study, traced), skills.samples(traced))
+    yield Section("skills-written", "Skills", tuple(block for block in found if block))
+    yield Section("costs", "Cost", (tables.costs(results),))
 
 
-def _pictures(names: Sequence[str]) -> list[str]:
-    shown = [
-        f"![{_FIGURES.get(name, 'Final success by share of the data')}]({name}.svg)" for name in names
-    ]  # fmt: skip
-    return ["## Figures", *shown] if shown else []
+def _panel(results: Sequence[Result], panel: str, name: str) -> Iterator[Block]:
+    yield tables.final(results, panel, name)
+    yield tables.families(results, panel, name)
+    if efficiency := tables.efficiency(results, panel, name):
+        yield efficiency
+    yield from comparisons.cells(results, panel, name) or ()
+    yield from comparisons.shares(results, panel, name) or ()
 
 
-def _design(study: Study, results: Sequence[Result], missing: Sequence[str]) -> list[str]:
+def _design(study: Study, results: Sequence[Result], missing: Sequence[str]) -> tuple[Block, ...]:
     head, asked = study.study, study.evaluation
     panels = ", ".join(f"{label}: {name}" for label, name in asked.panels.items())
     lines = [
-        f"Suite {head.suite}, model {head.model}, protocol {study.protocol}.",
-        f"Evaluated on {panels}; attempts a task: {asked.repeats}; seed {asked.seed}"
+        f"Suite {head.suite}, model {head.model}; trained under the protocol {study.protocol}.",
+        f"Evaluated on {panels}; protocol {study.asked.name}; attempts a task: {asked.repeats}; seed {asked.seed}"
         + (f"; {asked.limit} tasks of each panel" if asked.limit else "")
         + ".",
     ]
@@ -87,7 +95,7 @@ def _design(study: Study, results: Sequence[Result], missing: Sequence[str]) -> 
     lines.append(
         f"{made} finished run{'s' if made > 1 else ''}." + (f" Not finished: {', '.join(missing)}." if missing else "")
     )
-    sheet = tables.Sheet(
+    sheet = Sheet(
         "cells",
         "Cells",
         ("Cell", "Method", "Start", "Seeds", "Shares of the data", "Settings"),
@@ -103,4 +111,4 @@ def _design(study: Study, results: Sequence[Result], missing: Sequence[str]) -> 
         + (f" ({head.recipe})" if head.recipe else "")
         + "; the runs' training.json has all of them.",
     )  # fmt: skip
-    return [f"# {escape(head.name)}", escape(" ".join(lines)), tables.to_markdown(sheet)]
+    return " ".join(lines), sheet

@@ -17,6 +17,7 @@ from seedbench.journal import METRICS, read_metrics
 from seedbench.statistics.means import t_quantile
 from seedbench.study.plan import Job, evaluation
 from seedbench.study.run import USAGE, is_evaluated
+from seedbench.study.sheets import Estimate
 from seedbench.study.spec import Study
 from seedbench.subject import TRAINING
 from seedbench.tables import load_summary
@@ -36,15 +37,13 @@ COSTS = {
     "seconds": "Seconds",
     "seconds/gpu": "GPU seconds",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """A rate in [0, 1] with its 95 % interval."""
-
-    mean: float
-    lo: float
-    hi: float
+STEPS = "steps/environment"
+SIGNALS = (
+    "teacher/delta/solved", "teacher/delta/unsolved", "teacher/open", "teacher/gate", "skill/parsed",
+    "skill/parsed/solved", "skill/parsed/unsolved", "skill/words", "gradient/policy", "gradient/distil",
+    "policy/entropy", "rollout/success",
+)  # fmt: skip
+"""What a report shows of a journal over the updates (docs/methods/seed.md has their meanings)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +67,10 @@ class Result:
     """Training and evaluations; None where it was not kept."""
     summaries: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Name of the panel in the report -> summary."""
+    signals: dict[str, Series] = field(default_factory=dict)
+    """`STEPS` and each of `SIGNALS` -> (updates,), NaN where an update has none."""
+    own_skills: bool = False
+    """Whether the policy wrote the skills that it was taught with."""
 
 
 def load_results(study: Study, jobs: Sequence[Job], root: Path) -> tuple[list[Result], list[str]]:
@@ -83,7 +86,8 @@ def load_results(study: Study, jobs: Sequence[Job], root: Path) -> tuple[list[Re
         if not (trained and all(is_evaluated(study, job, panel) for panel in panels)):
             missing.append(job.name)
             continue
-        rows = [metrics for _, metrics in read_metrics(job.folder / METRICS)]
+        journal = list(read_metrics(job.folder / METRICS))
+        rows = [metrics for _, metrics in journal]
         found.append(
             Result(
                 job,
@@ -91,9 +95,26 @@ def load_results(study: Study, jobs: Sequence[Job], root: Path) -> tuple[list[Re
                 {name: rows[-1].get(name, 0.0) if rows else 0.0 for name in COSTS},
                 usage.get(job.name),
                 {panel: load_summary(evaluation(job, panel)) for panel in panels},
+                _signals([metrics for update, metrics in journal if update]),
+                _own_skills(job.folder / TRAINING),
             )
         )
     return found, missing
+
+
+def _signals(rows: Sequence[dict[str, float]]) -> dict[str, Series]:
+    return {name: np.array([row.get(name, math.nan) for row in rows], dtype=np.float64) for name in (STEPS, *SIGNALS)}
+
+
+def _own_skills(record: Path) -> bool:
+    try:
+        options = json.loads(record.read_text(encoding="utf-8"))["settings"]["options"]
+        return bool(options.get("skill") == "own")
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise SeedBenchError(
+            f"'{record}' is damaged ({type(error).__name__}): expected the record of a training; restore the file or"
+            " train the run again."
+        ) from error
 
 
 def _curve(rows: Iterable[dict[str, float]]) -> Curve:
@@ -138,12 +159,12 @@ def over_seeds(rates: Sequence[dict[str, Any]]) -> Estimate | None:
     return Estimate(found.mean, *rates[0]["ci"]) if found.lo == found.hi else found
 
 
-def mean_over(values: Sequence[float]) -> Estimate:
-    """Mean with Student's 95 % interval over seeds, cut to [0, 1]; nothing but the mean where they do not differ."""
+def mean_over(values: Sequence[float], lowest: float = 0.0) -> Estimate:
+    """Mean with Student's 95 % interval over seeds, cut to [lowest, 1]; the mean alone where they do not differ."""
     mean, count = math.fsum(values) / len(values), len(values)
     spread = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / max(1, count - 1) / count)
     half = t_quantile(count - 1) * spread if spread > _ALIKE else 0.0
-    return Estimate(mean, max(0.0, mean - half), min(1.0, mean + half))
+    return Estimate(mean, max(lowest, mean - half), min(1.0, mean + half))
 
 
 def at(curve: Curve, axis: str, where: float | Series) -> Series:

@@ -1,82 +1,19 @@
-"""The tables of a study, as sheets that Markdown and CSV are written from."""
+"""The tables of a study: final success, by family, by share of the data, from panel to panel, and what runs cost."""
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
 from seedbench.statistics.seeds import iqm, iqm_interval
-from seedbench.study.results import COSTS, Estimate, Result, at, cells_of, mean_over, over_seeds
-from seedbench.study.spec import Study
-from seedbench.tables.markdown import escape
-from seedbench.tables.text import BLANK, no_formula
-from seedbench.ui.tally import one_line
-
-Value = str | int | float | Estimate | None
+from seedbench.study.results import COSTS, STEPS, Result, at, cells_of, mean_over, over_seeds
+from seedbench.study.sheets import Estimate, Sheet, Value
 
 _OVER_SEEDS = (
     "In percent, with 95 % intervals. Of several seeds the mean, and Student's interval over seeds; of one seed the"
     " interval over tasks, which knows nothing of other seeds; the same where all seeds agree."
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Sheet:
-    """A table; `name` is its file's."""
-
-    name: str
-    title: str
-    head: tuple[str, ...]
-    rows: tuple[tuple[Value, ...], ...]
-    caption: str
-
-
-def to_markdown(sheet: Sheet) -> str:
-    """Title, pipe table and caption; rates in percent with their interval in brackets."""
-    lines = [sheet.head, *([_shown(value) for value in row] for row in sheet.rows)]
-    body = [f"| {' | '.join(escape(one_line(cell)) for cell in line)} |" for line in lines]
-    texts = [all(isinstance(row[i], str) for row in sheet.rows) for i in range(len(sheet.head))]
-    rule = f"| {' | '.join(':--' if text else '--:' for text in texts)} |"
-    return f"### {escape(sheet.title)}\n\n" + "\n".join([body[0], rule, *body[1:]]) + f"\n\n{escape(sheet.caption)}\n"
-
-
-def _shown(value: Value) -> str:
-    if isinstance(value, Estimate):
-        return f"{100 * value.mean:.1f} [{100 * value.lo:.0f} to {100 * value.hi:.0f}]"
-    if isinstance(value, float):
-        return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
-    return BLANK if value is None else f"{value:,}" if isinstance(value, int) else value or BLANK
-
-
-def to_csv(sheet: Sheet) -> str:
-    """One line a row; a column with rates becomes three, the limits after the mean, all as fractions.
-
-    A text that a spreadsheet would run gets an apostrophe in front.
-    """
-    wide = [any(isinstance(row[i], Estimate) for row in sheet.rows) for i in range(len(sheet.head))]
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(
-        [no_formula(name) for title, w in zip(sheet.head, wide, strict=True) for name in _names(title, w)]
-    )  # fmt: skip
-    for row in sheet.rows:
-        writer.writerow([cell for value, w in zip(row, wide, strict=True) for cell in _cells(value, w)])
-    return out.getvalue()
-
-
-def _names(title: str, wide: bool) -> list[str]:
-    return [title, f"{title} lo", f"{title} hi"] if wide else [title]
-
-
-def _cells(value: Value, wide: bool) -> list[object]:
-    if isinstance(value, Estimate):
-        return [value.mean, value.lo, value.hi]
-    shown = "" if value is None else no_formula(value)
-    return [shown, "", ""] if wide else [shown]
 
 
 def final(results: Iterable[Result], panel: str, name: str) -> Sheet:
@@ -139,16 +76,59 @@ def efficiency(results: Iterable[Result], panel: str, name: str) -> Sheet | None
     )
 
 
+def generalisation(results: Iterable[Result], panels: Mapping[str, str]) -> Sheet | None:
+    """Each further panel minus the first, run by run; None with one panel, or without a cell of two seeds.
+
+    `panels`: name in the report -> panel.
+    """
+    first, *others = panels
+    cells = {label: runs for label, runs in cells_of(results).items() if len(runs) > 1}
+    if not others or not cells:
+        return None
+    shared = [
+        family
+        for family in next(iter(cells.values()))[0].summaries[first]["success"]["families"]
+        if all(
+            family in run.summaries[p]["success"]["families"] for runs in cells.values() for run in runs for p in others
+        )
+    ]
+    rows = [
+        (label, f"{panel} - {first}", len(runs), *(_differences(runs, first, panel, of) for of in (None, *shared)))
+        for panel in others
+        for label, runs in cells.items()
+    ]
+    return Sheet(
+        "generalisation",
+        f"Success on {' and '.join(others)} against {first}",
+        ("Method", "Panels", "Seeds", "Micro", *shared),
+        tuple(rows),
+        "Success on one panel minus success on the other, in percent points: the mean of the runs' differences with"
+        " Student's 95 % interval over seeds; the mean alone where all seeds agree. The panels hold different tasks,"
+        " which this interval takes as given: a difference may come from the tasks. Cells of one seed are left out.",
+    )
+
+
+def _differences(runs: Sequence[Result], first: str, other: str, family: str | None) -> Estimate | None:
+    pairs = [(_rate(run, first, family), _rate(run, other, family)) for run in runs]
+    known = [b - a for a, b in pairs if a is not None and b is not None]
+    return mean_over(known, lowest=-1.0) if len(known) == len(pairs) else None
+
+
+def _rate(run: Result, panel: str, family: str | None) -> float | None:
+    success = run.summaries[panel]["success"]
+    rate: float | None = (success["micro"] if family is None else success["families"][family])["rate"]
+    return rate
+
+
 def costs(results: Sequence[Result]) -> Sheet:
     """What a run spent, means over seeds; success at the environment steps that all runs reached; starts below."""
     cells = cells_of(results)
-    steps = "steps/environment"
-    reached = [run.curve.spent[steps][-1] for runs in cells.values() for run in runs if len(run.curve.success)]
+    reached = [run.curve.spent[STEPS][-1] for runs in cells.values() for run in runs if len(run.curve.success)]
     common = float(min(reached, default=0.0))
     rows: list[tuple[Value, ...]] = []
     for label, runs in cells.items():
         drawn = [run for run in runs if len(run.curve.success)]
-        level = mean_over([float(at(run.curve, steps, common)) for run in drawn]) if drawn and common else None
+        level = mean_over([float(at(run.curve, STEPS, common)) for run in drawn]) if drawn and common else None
         rows.append((label, len(runs), *_spent(runs), level))
     starts = [result for result in results if result.job.is_start]
     rows += [(f"start: {run.job.cell}", 1, *_spent([run]), None) for run in starts]
@@ -169,30 +149,3 @@ def _spent(runs: Sequence[Result]) -> list[float | None]:
     spent: list[float | None] = [float(np.mean([run.cost[name] for run in runs])) for name in COSTS]
     hours = [run.cpu_hours for run in runs if run.cpu_hours is not None]
     return [*spent, float(np.mean(hours)) if len(hours) == len(runs) else None]
-
-
-def comparisons(study: Study, results: Iterable[Result], panel: str, name: str) -> tuple[Sheet, tuple[str, ...]] | None:
-    """Every pair of cells with several seeds, by `seedbench.compare`, and its sentences; None where no pair is."""
-    from seedbench.compare import compare, p_text
-    from seedbench.study.plan import evaluation
-
-    groups = {label: runs for label, runs in cells_of(results).items() if len(runs) > 1}
-    if len(groups) < 2:
-        return None
-    report = compare([[evaluation(run.job, panel) for run in runs] for runs in groups.values()], labels=list(groups))
-    rows = []
-    for pair in report.comparisons:
-        effect = pair.overall
-        difference = Estimate(effect.difference, effect.lo, effect.hi)
-        tests = (p_text(effect.p), p_text(effect.p_holm), f"{100 * effect.detectable:.1f}")
-        rows.append((f"{pair.a} -> {pair.b}", effect.n, difference, *tests))
-    sheet = Sheet(
-        f"compare-{panel}",
-        f"Comparisons, {panel} ({name})",
-        ("A -> B", "n", "B - A", "p", "Holm", "Power 80"),
-        tuple(rows),
-        "B - A in percent points with its 95 % interval; tasks and training seeds are both a sample. Holm: p corrected"
-        " over the pairs of this table. Power 80: the smallest difference, in points, that would be found in 8 studies"
-        " of 10. Methods with one seed are left out.",
-    )
-    return sheet, (*(pair.conclusion for pair in report.comparisons), *report.notes)

@@ -13,10 +13,11 @@ from seedbench.errors import SeedBenchError, UsageError
 from seedbench.study.pack import pack_study
 from seedbench.study.plan import evaluation, plan
 from seedbench.study.report import write_report
-from seedbench.study.results import Estimate, load_results, mean_over, over_seeds
+from seedbench.study.results import load_results, mean_over, over_seeds
 from seedbench.study.run import state
+from seedbench.study.sheets import Estimate, to_csv, to_markdown
 from seedbench.study.spec import Study
-from seedbench.study.tables import families, to_csv, to_markdown
+from seedbench.study.tables import families
 from tests.eval.studies import STUDY, command, installed, journal, played, read_study, sheet
 from tests.train.helpers import echo
 
@@ -99,11 +100,12 @@ def test_figures_and_order_of_the_report(made: Made) -> None:
     text = (folder / "report.md").read_text()
     heads = re.findall(r"^#+ (.*)$", text, re.M)
     assert heads == [
-        "small", "Cells", "Figures", "unseen", "Final success, unseen (echo/test)", "By family, unseen (echo/test)",
-        "Comparisons, unseen (echo/test)", "Cost", "Cost of a run",
+        "small", "Design", "Cells", "Figures", "unseen", "Final success, unseen (echo/test)",
+        "By family, unseen (echo/test)", "Comparisons, unseen (echo/test)", "Cost", "Cost of a run",
     ]  # fmt: skip
     figures = re.findall(r"\]\((.*)\)", text)
-    assert figures == [f"curve-{name}.svg" for name in ("environment-steps", "generated-tokens", "seconds")]
+    curves = [f"curve-{name}.svg" for name in ("environment-steps", "generated-tokens", "seconds")]
+    assert figures == ["headline.svg", *curves]
     for name in figures:
         assert (folder / name).with_suffix(".png").read_bytes()[:4] == b"\x89PNG"
         drawn = (folder / name).read_text()

@@ -292,6 +292,20 @@ def test_evaluations_do_not_know_their_training_seed(tmp_path: Path) -> None:
     assert report.notes == ("a and b are not paired by training seed: that takes 5 known, equal seeds.",)
 
 
+def test_chosen_pairs_alone_are_compared_and_corrected_for(tmp_path: Path) -> None:
+    groups = [[write_run(tmp_path / f"{name}-{i}", drawn(3 * i + at)) for i in (0, 1)] for at, name in enumerate("abc")]
+    every, some = compare(groups), compare(groups, pairs=[(1, 0), (1, 2)])
+    assert [(pair.a, pair.b) for pair in some.comparisons] == [("b", "a"), ("b", "c")]
+    known = {(pair.a, pair.b): pair.overall for pair in every.comparisons}
+    assert some.comparisons[1].overall.p == known["b", "c"].p
+    assert some.comparisons[0].overall.difference == -known["a", "b"].difference
+    first, second = sorted(pair.overall.p for pair in some.comparisons)  # Holm over two
+    assert sorted(pair.overall.p_holm for pair in some.comparisons) == pytest.approx(
+        [min(1, 2 * first), min(1, max(2 * first, second))]
+    )
+    assert every.notes == ("3 of 3 pairs are not paired by training seed: that takes 5 known, equal seeds.",)
+
+
 def test_checkpoints_may_differ_where_methods_need_not(tmp_path: Path) -> None:
     a = [write_run(tmp_path / "a-0", drawn(0, 0.1)), write_run(tmp_path / "a-1", drawn(1, 0.6))]
     b = write_run(tmp_path / "b", drawn(2, 0.9))

@@ -12,6 +12,7 @@ from seedbench.panels import Panel, data_problems
 from seedbench.store import download, store_root
 from seedbench.suite import DataStatus, Environment, Option, Suite, refuse_unknown
 from seedbench.types import Task
+from seedbench_envs.alfworld.advice import checked
 from seedbench_envs.alfworld.domain import DOMAINS, domain_of, domain_problem
 from seedbench_envs.alfworld.library import ensure_mini, library, pack_path
 from seedbench_envs.alfworld.pack import write_pack
@@ -65,6 +66,10 @@ class ALFWorldSuite(Suite):
         if plan is None:
             raise SeedBenchError(f"no walkthrough is stored for {task.id} and the solver finds none.")
         return plan
+
+    def advice_checks(self, task: str, advice: str) -> Mapping[str, bool]:
+        """Whether it names the object and the place of the task, and takes nothing else."""
+        return checked(task, advice)
 
     def fetch(self, source: Path | None, report: Callable[[str], None]) -> None:
         """Import games into the store, by dialect; nothing is kept of a source that is damaged."""
