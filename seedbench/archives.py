@@ -1,7 +1,7 @@
 """Tar archives that may come from anybody: what is written tells no times or owners, what is read is bounded.
 
-Taken are only regular files of the names that a layout knows, each once, none larger than it may be, and of what is
-compressed no more than they need.
+Taken are only regular files of the names that a layout knows, each once (names that differ in case alone are one, since
+some systems take them so), none larger than it may be, and of what is compressed no more than they need.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import lzma
 import shutil
 import tarfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,8 +21,14 @@ from typing import IO
 
 from seedbench.errors import SeedBenchError
 
-_HEADER = 1 << 20
-"""Bytes of an archive that may precede a member: names, attributes, padding."""
+_HEADERS, _HEADER = 1 << 20, 4 << 10
+"""Bytes of an archive beside the content of its members, in all and for each: names, attributes, padding. tarfile keeps
+them in memory to the end."""
+
+_DAMAGES = (
+    tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, ValueError, gzip.BadGzipFile,
+    RecursionError,  # tarfile reads a chain of headers so
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +67,7 @@ def unpacked(archive: Path, open_stream: Callable[[Path], IO[bytes] | gzip.GzipF
         try:
             with open_stream(archive) as stream:
                 _unpack(stream, archive, Path(folder), layout)
-        except (tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, ValueError, gzip.BadGzipFile) as error:
+        except _DAMAGES as error:
             raise SeedBenchError(
                 f"'{archive}' is no whole archive of {layout.what} ({error}); get it again."
             ) from error
@@ -72,27 +78,27 @@ def unpacked(archive: Path, open_stream: Callable[[Path], IO[bytes] | gzip.GzipF
 
 def _unpack(stream: IO[bytes] | gzip.GzipFile, archive: Path, folder: Path, layout: Layout) -> None:
     metered = _Metered(stream, archive, layout.what)
-    metered.allowance = _HEADER
-    files, left = 0, layout.total
+    metered.allowance = _HEADERS
+    taken, left = set[str](), layout.total
     with tarfile.open(fileobj=metered, mode="r|") as tar:
         while member := tar.next():
-            files, left = files + 1, left - max(0, member.size)
-            reason = _refusal(member, folder, layout) or _excess(files > layout.files, left < 0, layout)
+            left -= max(0, member.size)
+            reason = _refusal(member, taken, layout) or _excess(len(taken) >= layout.files, left < 0, layout)
             if reason:
                 raise SeedBenchError(f"'{archive}' is refused for its member {member.name[:80]!r}: {reason}.")
-            metered.allowance = member.size + _HEADER
+            taken.add(member.name.casefold())
+            metered.allowance += member.size + _HEADER
             file = tar.extractfile(member)
             assert file is not None  # a regular file has content
             place = folder / member.name
             place.parent.mkdir(parents=True, exist_ok=True)
             with place.open("wb") as out:
                 shutil.copyfileobj(file, out)
-            metered.allowance = _HEADER
     while metered.read(1 << 16):  # checksums stand at the end
         pass
 
 
-def _refusal(member: tarfile.TarInfo, folder: Path, layout: Layout) -> str:
+def _refusal(member: tarfile.TarInfo, taken: Set[str], layout: Layout) -> str:
     """Why a member is not taken; an empty text where it is."""
     most = layout.limit(member.name)
     if most is None:
@@ -101,7 +107,7 @@ def _refusal(member: tarfile.TarInfo, folder: Path, layout: Layout) -> str:
         return "it is no regular file"
     if not 0 <= member.size <= most:
         return f"it has {member.size:,} bytes, and may have {most:,}"
-    return "it is there twice" if (folder / member.name).exists() else ""
+    return "it is there twice, in other letters perhaps" if member.name.casefold() in taken else ""
 
 
 def _excess(files: bool, total: bool, layout: Layout) -> str:

@@ -25,7 +25,7 @@ def read_metrics(path: Path) -> Iterator[tuple[int, dict[str, float]]]:
                 record = json.loads(line)
                 values = {str(name): float(value) for name, value in record["metrics"].items() if value is not None}
                 yield int(record["update"]), {name: value for name, value in values.items() if math.isfinite(value)}
-            except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
                 raise SeedBenchError(
                     f"'{path}' line {number} is damaged ({type(error).__name__}): expected the record of an update;"
                     " restore the file or delete that line, or leave the training run out."

@@ -114,7 +114,7 @@ def read_traces(folder: Path, update: int | None = None) -> list[Trace]:
     path = trace_file(folder, known[-1] if update is None else update)
     try:
         return [Trace.from_json(json.loads(line)) for line in gzip.decompress(path.read_bytes()).splitlines()]
-    except (OSError, EOFError, zlib.error, ValueError, TypeError, KeyError, RecursionError) as error:
+    except (OSError, EOFError, zlib.error, ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
         reason = f"{type(error).__name__}: {str(error)[:100]}"
         raise SeedBenchError(
             f"the traces in '{path}' cannot be read ({reason}): delete that file, or look at another update with"

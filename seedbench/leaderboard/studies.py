@@ -77,7 +77,10 @@ def add_study(source: Path, folder: Path, *, page: str = "", told: Told = lambda
             or with that content is here.
     """
     if not re.fullmatch(_PAGE, page):
-        raise UsageError(f"the page '{page}' is neither http(s)://... nor a path such as ../docs/studies/NAME.md.")
+        raise UsageError(
+            f"the page '{page}' is neither http(s)://... nor a path such as ../docs/studies/NAME.md; spaces, brackets"
+            " and ports cannot be in it."
+        )
     with TemporaryDirectory(prefix="seedbench-") as draft:
         archive = Path(draft) / source.name
         _copy(source, archive)  # from here on nobody else can change it

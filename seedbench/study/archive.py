@@ -41,14 +41,14 @@ _LIMITS = {
     rf"({FILE}|{RECORD}|{USAGE})": 16 << 20,
     rf"(starts|runs)/{_NAME}/{TRAINING}": 1 << 20,
     rf"(starts|runs)/{_NAME}/{METRICS}": 256 << 20,
-    rf"runs/{_NAME}/{TRACES}/update-\d{{6}}\.jsonl\.gz": 16 << 20,
+    rf"runs/{_NAME}/{TRACES}/update-[0-9]{{6}}\.jsonl\.gz": 16 << 20,
     rf"runs/{_NAME}/{EVALUATION}/{_NAME}/({MANIFEST}|{SUMMARY})": 16 << 20,
     rf"runs/{_NAME}/{EVALUATION}/{_NAME}/{re.escape(LOG)}": 1 << 30,
 }
 """Pattern of a file's path inside the study -> how many bytes it may have."""
 _MOST_FILES, _MOST_BYTES = 50_000, 4 << 30
 _MOST_TRACES = 256 << 20
-"""Bytes that a file of traces may unpack to."""
+"""Bytes that a file of traces may unpack to; all of them together no more than `_MOST_BYTES`."""
 _FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 6 | lzma.PRESET_EXTREME, "dict_size": 64 << 20}]
 """Of 28 real logs 1.29 MB were left, 1.41 without the slower search, 1.44 with the preset's own dictionary of 8 MiB,
 3.85 in files of their own. Reading takes 65 MiB of memory, writing ten times that."""
@@ -85,8 +85,11 @@ def opened_study(path: Path) -> Iterator[Path]:
         tops = list(folder.iterdir())
         if not (tops and (tops[0] / FILE).is_file()):
             raise SeedBenchError(f"'{path}' is no archive of a study: it has no {FILE}.")
-        for traces in folder.glob(f"*/runs/*/{TRACES}/*"):
-            _refuse_endless(traces, path)
+        left = _MOST_BYTES
+        for traces in sorted(folder.glob(f"*/runs/*/{TRACES}/*")):
+            left -= _unpacked_size(traces, path)
+            if left < 0:
+                raise SeedBenchError(f"'{path}' is refused: its traces unpack to more than {_MOST_BYTES:,} bytes.")
         yield tops[0]
 
 
@@ -105,21 +108,22 @@ def _layout() -> Layout:
     return Layout("a study", "the files that `seedbench study --pack` keeps", limit, _MOST_FILES, _MOST_BYTES)
 
 
-def _refuse_endless(traces: Path, archive: Path) -> None:
-    left = _MOST_TRACES
+def _unpacked_size(traces: Path, archive: Path) -> int:
+    size = 0
     try:
         with gzip.open(traces) as content:
-            while left >= 0 and (chunk := content.read(1 << 20)):
-                left -= len(chunk)
+            while size <= _MOST_TRACES and (chunk := content.read(1 << 20)):
+                size += len(chunk)
     except (OSError, EOFError, zlib.error) as error:
         raise SeedBenchError(f"'{archive}' is damaged: {traces.name} cannot be unpacked ({error}).") from error
-    if left < 0:
+    if size > _MOST_TRACES:
         raise SeedBenchError(f"'{archive}' is refused: {traces.name} unpacks to more than {_MOST_TRACES >> 20} MiB.")
+    return size
 
 
 def is_study(folder: Path) -> bool:
     """Whether a folder is a study's own, or what `seedbench study --pack` made of one."""
-    return (folder / "runs").is_dir() and any((folder / name).is_file() for name in (FILE, RECORD))
+    return (folder / FILE).is_file() or ((folder / "runs").is_dir() and (folder / RECORD).is_file())
 
 
 def study_of(folder: Path) -> Study:

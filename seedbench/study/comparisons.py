@@ -12,8 +12,8 @@ from seedbench.study.sheets import Estimate, Lines, Sheet
 
 _CAPTION = (
     "B - A in percent points with its 95 % interval; tasks and training seeds are both a sample. Holm: p corrected over"
-    " the pairs of this table. Power 80: the smallest difference, in points, that would be found in 8 studies of 10."
-    " Paired: by training seed."
+    " the pairs of this table; interval, p and power are of a pair by itself. Power 80: the smallest difference, in"
+    " points, that would be found in 8 studies of 10. Paired: by training seed."
 )
 
 Compared = tuple[Sheet, Lines]

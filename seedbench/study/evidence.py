@@ -99,13 +99,14 @@ def _training(study: Study, job: Job) -> tuple[dict[str, float], list[str]]:
         for _, rows in read_metrics(job.folder / METRICS):  # noqa: B007  the last one counts
             pass
         data = settings["data"]
-        model = PurePosixPath(settings["model"]).parts[-3:] if job.start else ()
+        model = "/".join(PurePosixPath(settings["model"]).parts[-3:]) if job.start else settings["model"]
         found = [
             ("method", settings["method"], job.method), ("seed", settings["seed"], job.seed),
             ("protocol", settings["protocol"]["name"], study.protocol),
-            ("start", "/".join(model), f"starts/{job.start}/final" if job.start else ""),
+            ("start", model, f"starts/{job.start}/final" if job.start else job.model),
             ("share of the data", data["fraction"], job.fraction),
             ("reading", data["reading"] if job.fraction < 1 else "", job.reading if job.fraction < 1 else ""),
+            *((key, _setting(settings, key), value) for key, value in job.settings.items()),
         ]  # fmt: skip
     except FileNotFoundError as error:
         return rows, [f"{Path(error.filename).name} is missing: the run is not finished, or not all of it is here."]
@@ -116,6 +117,14 @@ def _training(study: Study, job: Job) -> tuple[dict[str, float], list[str]]:
     return rows, [_other(f"{TRAINING}: {what}", held, asked) for what, held, asked in found if held != asked]
 
 
+def _setting(settings: Mapping[str, Any], key: str) -> Any:
+    """What a training's record holds of a setting as `--set` names it; those of the method are its options."""
+    found: Any = {**settings, "method": settings.get("options")}
+    for part in key.split("."):
+        found = _table(found).get(part)
+    return found
+
+
 def _evaluations(
     job: Job, asked: _Asked, start: Job | None, journal: Mapping[str, float], engine: str, told: Told
 ) -> Iterator[Report]:
@@ -124,10 +133,10 @@ def _evaluations(
         folder = evaluation(job, label)
         try:
             report = verify(folder, engine=engine, told=told)
-        except UsageError:
-            if folder.is_dir():
+        except UsageError as error:
+            if engine and (folder / MANIFEST).is_file():
                 raise
-            yield _report(folder, ["the evaluation is missing."])
+            yield _report(folder, [str(error) if (folder / TRAINING).is_file() else "the evaluation is missing."])
             continue
         found = []
         if not report.findings:  # then the manifest has the shape that is read here

@@ -79,7 +79,9 @@ def _fill(study: Study, file: Path, out: Path, jobs: Sequence[Job], target: Path
         shutil.copyfile(out / USAGE, target / USAGE)
     portable = _portable(jobs)
     if (out / RECORD).is_file():
-        _write(out / RECORD, target / RECORD, portable)
+        # The last command may have been given some of the cells, or another study of these runs.
+        whole = {"study": study.model_dump(mode="json"), "runs": [job.name for job in jobs]}
+        _write(out / RECORD, target / RECORD, portable, whole)
     count = 0
     for job in jobs:
         place = target / job.folder.relative_to(out)
@@ -122,11 +124,11 @@ def _traces(job: Job, target: Path) -> None:
             shutil.copyfile(trace_file(job.folder, update), place)
 
 
-def _write(source: Path, target: Path, portable: Callable[[str], str]) -> None:
-    """Copy a JSON file with all of its texts made portable."""
+def _write(source: Path, target: Path, portable: Callable[[str], str], right: dict[str, Any] | None = None) -> None:
+    """Copy a JSON object with all of its texts made portable, and what is `right` in place of what it says of that."""
     try:
-        write_json(target, _mapped(json.loads(source.read_text(encoding="utf-8")), portable))
-    except (ValueError, RecursionError) as error:
+        write_json(target, _mapped({**json.loads(source.read_text(encoding="utf-8")), **(right or {})}, portable))
+    except (ValueError, TypeError, RecursionError) as error:
         raise SeedBenchError(f"'{source}' is damaged ({type(error).__name__}: {error}); restore it.") from error
 
 

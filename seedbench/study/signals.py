@@ -35,9 +35,10 @@ _CAPTION = (
     " tokens, by outcome of the trajectory; over a policy's own samples its expectation is minus a KL divergence, so"
     " that solved is to be compared with unsolved, not with 0. Open: share of these tokens with a gate over one half,"
     " which is Delta > 0. Gate: their mean gate. Read: share of the policy's own analyses that could be read; blank"
-    " where it wrote none. Gradient: norms of the policy term's and of the distillation term's gradient, on the eight"
-    " shortest samples of an update, before its first step; the distillation term's has its weight (lambda) in it."
-    " Ratio: distillation : policy. The papers do not print theirs."
+    " where it wrote none. Gradient: norms of the policy term's and of the distillation term's gradient, on eight"
+    " samples, evenly taken from an update's, before its first step; the distillation term's has its weight (lambda) in"
+    " it. Ratio: mean norm of distillation : mean norm of policy, over the updates that have both. The papers do not"
+    " print theirs."
 )
 
 

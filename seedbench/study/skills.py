@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 from seedbench.registry import get_suite
@@ -44,12 +44,13 @@ def written(results: Iterable[Result]) -> list[Written]:
 
 
 def _of_run(cell: str, run: Result) -> Iterator[Written]:
-    updates = traced_updates(run.job.folder)
+    updates = [update for update in traced_updates(run.job.folder) if update]  # they count from 1
     for update in updates if run.own_skills else ():
         third = _THIRDS[min(2, 3 * (update - 1) // max(updates))]
         for trace in sorted(read_traces(run.job.folder, update), key=lambda trace: trace.group):
             if "analysis" in trace.notes:
-                yield Written(cell, run.job.seed, third, _OUTCOMES[not trace.episode.success], trace)
+                bare = replace(trace, tokens=())  # they are most of it, and all traces are kept at once
+                yield Written(cell, run.job.seed, third, _OUTCOMES[not trace.episode.success], bare)
 
 
 def table(study: Study, traced: Sequence[Written]) -> Sheet | None:
@@ -76,9 +77,9 @@ def table(study: Study, traced: Sequence[Written]) -> Sheet | None:
         ("Method", "Third", "Outcome", "n", "With a skill", *titles),
         tuple(rows),
         "Of the trajectories that training traced (a few of an update, solved and unsolved ones alike, of some"
-        " updates): n, the share whose analysis held a skill, and of these skills the share that is right; in percent"
-        " with Wilson's 95 % intervals, as if trajectories were independent. A small sample: those of one run come from"
-        " one policy, several from one task.",
+        " updates): n, the share whose analysis held a skill, and of these skills the share that does what the column"
+        " says; in percent with Wilson's 95 % intervals, as if trajectories were independent. A small sample: those of"
+        " one run come from one policy, several from one task.",
     )
 
 

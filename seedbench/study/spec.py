@@ -74,7 +74,7 @@ class CellTable(_Section):
 class EvaluationTable(_Section):
     """How final checkpoints are scored."""
 
-    panels: Annotated[dict[Label, str], Field(min_length=1)]
+    panels: Annotated[dict[Label, str], Field(min_length=1, max_length=100)]
     """Name in the report (seen, unseen) -> panel."""
     repeats: int = Field(default=1, ge=1)
     seed: Seed = 0
@@ -174,11 +174,13 @@ def _faults(error: ValidationError) -> Iterator[str]:
 def _refuse_names(study: Study) -> None:
     cells = study.resolved()
     labels = [cell.label for cell in cells] + [start.name for start in study.starts]
-    if twice := [label for label, count in Counter(labels).items() if count > 1]:
-        raise UsageError(
-            f"'{twice[0]}' names {Counter(labels)[twice[0]]} cells or starts: give each a label of its own"
-            " (a table with several methods has none)."
-        )
+    for what, given in (("cells or starts", labels), ("evaluation.panels", list(study.evaluation.panels))):
+        counts = Counter(label.casefold() for label in given)  # folders are named so, on some systems in any case
+        if twice := [label for label in given if counts[label.casefold()] > 1]:
+            raise UsageError(
+                f"'{twice[0]}' names {counts[twice[0].casefold()]} {what} (upper and lower case are one): give each a"
+                " label of its own (a table with several methods has none)."
+            )
     names: list[str] = []
     for start in study.starts:
         get_method(start.method)

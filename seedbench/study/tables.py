@@ -11,8 +11,9 @@ from seedbench.study.results import COSTS, STEPS, Result, at, cells_of, mean_ove
 from seedbench.study.sheets import Estimate, Sheet, Value
 
 _OVER_SEEDS = (
-    "In percent, with 95 % intervals. Of several seeds the mean, and Student's interval over seeds; of one seed the"
-    " interval over tasks, which knows nothing of other seeds; the same where all seeds agree."
+    "In percent, with 95 % intervals. Of several seeds the mean, and Student's interval over seeds, which takes the"
+    " tasks as given; of one seed the interval over tasks, which knows nothing of other seeds; the same where all seeds"
+    " agree."
 )
 
 
@@ -29,8 +30,9 @@ def final(results: Iterable[Result], panel: str, name: str) -> Sheet:
         ("Method", "Seeds", "n", "Micro", "Macro", "IQM"),
         tuple(rows),
         f"{_OVER_SEEDS} n: attempts of each seed. Macro: mean of the families. IQM: interquartile mean over seeds and"
-        " families with a stratified bootstrap (Agarwal et al. 2021), of two seeds or more. The checkpoint after the"
-        " last update: none was chosen.",
+        " families with a stratified bootstrap (Agarwal et al. 2021), of two seeds or more; seeds are drawn for each"
+        " family by itself, so that it is too narrow where a seed is good at all of them. The checkpoint after the last"
+        " update: none was chosen.",
     )
 
 
@@ -137,11 +139,11 @@ def costs(results: Sequence[Result]) -> Sheet:
         "Cost of a run",
         ("Method", "Runs", *COSTS.values(), "CPU-hours", f"Success at {common:,.0f} steps"),
         tuple(rows),
-        "Means over seeds. Steps, tokens and seconds are of training (roll-outs, analyses and updates), without"
-        " validations and without the start, which is made once and has a row of its own. CPU-hours: processor time of"
-        " everything, validations and evaluations too. The last column: validation success in percent after as many"
-        " environment steps for all, between neighbouring validations on the line, with Student's 95 % interval over"
-        " seeds.",
+        "Means over the seeds with all of the data. Steps, tokens and seconds are of training (roll-outs, analyses and"
+        " updates), without validations and without the start, which is made once and has a row of its own. Seconds:"
+        " by the clock, so that what ran beside it counts. CPU-hours: processor time of everything, validations and"
+        " evaluations too. The last column: validation success in percent after as many environment steps for all,"
+        " between neighbouring validations on the line, with Student's 95 % interval over seeds.",
     )
 
 

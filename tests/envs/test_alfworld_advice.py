@@ -21,6 +21,8 @@ def marks(task: str, advice: str) -> list[bool]:
         (CUP, "Take mug 1 from shelf 1, then move mug 1 to fridge 1.", [False, True, False, False, False]),
         (CUP, "Do not take mug 2. Do in this order: take cup 1 from cabinet 1.", [True, False, False, True, False]),
         (CUP, "Do not take cup 1. Never take the mug 1. Open fridge 1.", [True, True, True, True, True]),
+        (CUP, "Don't take mug 2. Take cup 1 from cabinet 1.", [True, False, False, True, False]),
+        (CUP, "Don\u2019t take the cup 1.", [True, False, False, True, True]),
         (CUP, "Find the cupboard.", [False, False, False, True, False]),
         (CUP, "Heat two Cups, take only what is asked for.", [True, False, False, True, False]),
         (CLOCK, "Take the alarm clock to the tablelamp.", [True, True, True, True, False]),

@@ -8,6 +8,7 @@ import lzma
 import os
 import shutil
 import tarfile
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from importlib.resources import files
 from pathlib import Path
@@ -381,9 +382,11 @@ HOSTILE: dict[str, tuple[list[tuple[Any, bytes]], str]] = {
 
 
 @pytest.mark.parametrize("what", HOSTILE)
-def test_hostile_archive(tmp_path: Path, what: str) -> None:
+def test_hostile_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
     members, sentence = HOSTILE[what]
     found = archive(tmp_path / "bundle.tar.gz", members)
+    (tmp_path / "place").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "place"))  # where it is unpacked
     before = sorted(tmp_path.parent.rglob("*"))
     with pytest.raises(SeedBenchError) as error, opened(found):
         pass

@@ -33,6 +33,9 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return installed(tmp_path / "script", monkeypatch)
 
 
+PANELS = ", ".join(f'p{number} = "echo/test"' for number in range(100))
+
+
 @pytest.mark.parametrize(
     ("old", "new", "sentence"),
     [
@@ -41,6 +44,13 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ('["grpo", "gigpo"]', '["grpo", "gripo"]', "unknown method 'gripo': did you mean 'grpo'"),
         ('["grpo", "gigpo"]', '["grpo", "grpo"]', "'grpo' names 2 cells or starts"),
         ('["grpo", "gigpo"]', '["grpo", "gigpo"]\nlabel = "warm"', "'warm' names 3 cells or starts"),
+        (
+            '["grpo", "gigpo"]',
+            '["grpo"]\nlabel = "Warm"',
+            "'Warm' names 2 cells or starts (upper and lower case are one)",
+        ),
+        ('"echo/test" }', '"echo/test", Unseen = "echo/test" }', "'unseen' names 2 evaluation.panels"),
+        ('"echo/test" }', f'"x", {PANELS} }}', "evaluation.panels: Dictionary should"),
         ('start = "warm"', 'start = "wram"', "unknown start 'wram': did you mean 'warm'"),
         ('method = "sft"', 'method = "sft"\nstart = "warm"', "unknown start 'warm'"),
         ("echo/test", "echo/tset", "unknown panel 'echo/tset': did you mean 'echo/test'"),

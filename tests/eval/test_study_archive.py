@@ -6,6 +6,7 @@ import json
 import lzma
 import shutil
 import tarfile
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from seedbench.errors import SeedBenchError, UsageError
 from seedbench.logs import lines, seal
 from seedbench.runs import LOG, MANIFEST, SUMMARY
 from seedbench.study import archive as archive_module
-from seedbench.study.archive import opened_study, study_of
+from seedbench.study.archive import opened_study, study_of, write_archive
 from seedbench.study.evidence import verify_study
 from seedbench.study.pack import pack_study
 from seedbench.study.spec import Study
@@ -94,6 +95,8 @@ def test_the_same_study_makes_the_same_bytes_wherever_it_lies(made: Made, tmp_pa
     pack(log, tmp_path / "bundle")  # which may stand in place of an evaluation
     shutil.rmtree(log)
     (tmp_path / "bundle").rename(log)
+    # As a command with --only leaves it, or another study of these runs.
+    edit(moved / "study.json", lambda record: record.update(runs=["grpo-s0"], study={}))
     pack_study(made[0], made[1].parent / "s.toml", moved, tmp_path / "again.tar.xz")
     assert (tmp_path / "again.tar.xz").read_bytes() == (made[1].parent / "small.tar.xz").read_bytes()
 
@@ -205,6 +208,11 @@ def shorter(held: Path) -> None:
     journal.write_text("".join(journal.read_text().splitlines(keepends=True)[:-1]))
 
 
+def empty(held: Path) -> None:
+    for path in (held / EVALUATION.format("grpo-s1")).iterdir():
+        path.unlink()
+
+
 AT = f"{EVALUATION.format('grpo-s1')}: "
 TAMPERED: dict[str, tuple[Callable[[Path], Any], str]] = {
     "edited response": (response, f"{AT}test-"),
@@ -213,6 +221,11 @@ TAMPERED: dict[str, tuple[Callable[[Path], Any], str]] = {
     "missing start": (lambda held: shutil.rmtree(held / "starts/warm"), "starts/warm: training.json is missing: the"),
     "missing evaluation": (
         lambda held: shutil.rmtree(held / EVALUATION.format("grpo-s1")), f"{AT}the evaluation is missing.",
+    ),
+    "empty evaluation": (empty, f"{AT}the evaluation is missing."),
+    "no evaluation": (
+        lambda held: shutil.copy(held / "runs/grpo-s1/training.json", held / EVALUATION.format("grpo-s1")),
+        f"{AT}'",
     ),
     "missing journal": (
         lambda held: (held / "runs/grpo-s1/metrics.jsonl").unlink(), "runs/grpo-s1: metrics.jsonl is missing: the run",
@@ -232,6 +245,14 @@ TAMPERED: dict[str, tuple[Callable[[Path], Any], str]] = {
         training(lambda held: held["settings"].update(model="starts/cold/final")),
         "runs/grpo-s1: training.json: start is starts/cold/final; the study has starts/warm/final there.",
     ),
+    "other model": (
+        lambda held: edit(held / "starts/warm/training.json", lambda record: record["settings"].update(model="big")),
+        "starts/warm: training.json: start is big; the study has tiny:xs there.",
+    ),
+    "other settings": (
+        training(lambda held: held["settings"]["optimiser"].update(lr=0.5)),
+        "runs/grpo-s1: training.json: optimiser.lr is 0.5; the study has 0.001 there.",
+    ),
     "other method": (
         manifest(lambda held: held["policy"]["trained"].update(method="seed")),
         f"{AT}{MANIFEST}: the policy's method is seed; the study has grpo there.",
@@ -245,6 +266,12 @@ TAMPERED: dict[str, tuple[Callable[[Path], Any], str]] = {
     ),
     "shorter journal": (
         shorter, f"{AT}{MANIFEST}: the policy's environment steps is 400.0; the study has 200.0 there.",
+    ),
+    "endless number": (
+        lambda held: (held / "runs/grpo-s1/metrics.jsonl").write_text(
+            f'{{"update": 2, "metrics": {{"seconds": 1{"0" * 400}}}}}\n'
+        ),
+        "runs/grpo-s1: ",
     ),
     "damaged journal": (
         lambda held: (held / "runs/grpo-s1/metrics.jsonl").write_text("{}\n"), "runs/grpo-s1: '",
@@ -285,6 +312,16 @@ def test_command_names_what_differs(cli: Command, held: Path) -> None:
     edit(held / "study.json", dict.clear)
     (held / "study.toml").unlink()
     assert "holds no study" in said(cli("verify", held), 1)
+
+
+def test_an_archive_without_runs_has_none_of_them(cli: Command, held: Path) -> None:
+    for name in ("runs", "starts"):
+        shutil.rmtree(held / name)
+    write_archive(held, target := held.with_name("bare.tar.xz"))
+    told = cli("verify", target)
+    assert told.code == 1
+    assert told.out.count("training.json is missing") == 5
+    assert told.out.splitlines()[-1] == f"{target}: differences in 9 places (4 evaluations, 0 episodes, 0 turns)"
 
 
 def test_a_study_of_too_many_runs_is_not_read(held: Path) -> None:
@@ -334,6 +371,22 @@ HOSTILE: dict[str, tuple[list[tuple[Any, bytes]], str]] = {
         [FIRST, member("s/study.json", pax_headers={"comment": "x" * (4 << 20)})],
         "more than the files of a study",
     ),
+    "bomb of many": (
+        [FIRST, *(member(f"s/runs/{n}/training.json", pax_headers={"comment": "x" * 900_000}) for n in "ab")],
+        "more than the files of a study",
+    ),
+    "chain": (
+        [FIRST, *[member("p", b"6 a=b\n", tarfile.XHDTYPE)] * 400, member("s/study.json")],
+        "is no whole archive of a study (maximum recursion depth",
+    ),
+    "other path": ([FIRST, member("s/study.json", pax_headers={"path": "s/../../x"})], "'s/../../x': only the files"),
+    "huge": ([FIRST, member("s/study.json", pax_headers={"size": "9" * 15})], "it has 999,999,999,999,999 bytes"),
+    "this folder": ([member("./study.toml")], "'./study.toml': only the files"),
+    "other case": (
+        [FIRST, member("s/runs/A/training.json"), member("s/runs/a/training.json")],
+        "'s/runs/a/training.json': it is there twice",
+    ),
+    "other digits": ([FIRST, member(TRACES.replace("1", "\u0661"))], "only the files"),
     "damaged traces": ([FIRST, member(TRACES, b"junk")], "is damaged: update-000001.jsonl.gz cannot be unpacked"),
     "endless traces": ([FIRST, member(TRACES, gzip.compress(bytes(3000)))], "unpacks to more than 0 MiB"),
     "many": ([FIRST, *(member(f"s/runs/r{n}/training.json") for n in range(5))], "more than 5 files"),
@@ -349,12 +402,25 @@ def test_hostile_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: 
         monkeypatch.setattr(archive_module, "_MOST_FILES", 5)
         monkeypatch.setattr(archive_module, "_MOST_BYTES", 8192)
     hostile = archive(tmp_path / "s.tar.xz", members)
+    (tmp_path / "place").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "place"))  # where it is unpacked
     before = sorted(tmp_path.parent.rglob("*"))
     with pytest.raises(SeedBenchError) as error, opened_study(hostile):
         pass
     assert sentence in str(error.value)
     assert "\n" not in str(error.value)
     assert sorted(tmp_path.parent.rglob("*")) == before
+
+
+def test_traces_are_bounded_in_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    traces = [member(TRACES.replace("1", number), gzip.compress(bytes(1900), mtime=0)) for number in "12"]
+    hostile = archive(tmp_path / "s.tar.xz", [FIRST, *traces])
+    monkeypatch.setattr(archive_module, "_MOST_BYTES", 3800)
+    with opened_study(hostile):
+        pass
+    monkeypatch.setattr(archive_module, "_MOST_BYTES", 3799)
+    with pytest.raises(SeedBenchError, match=r"its traces unpack to more than 3,799 bytes"), opened_study(hostile):
+        pass
 
 
 @pytest.mark.parametrize("left", [0, 1, 100, 0.5, -40, -1])

@@ -75,6 +75,7 @@ def test_signals_are_means_over_fifths_and_then_over_seeds(study: Study, tmp_pat
     assert [row["Gradient, policy"] for row in rows] == [2.0, 1.0, 5.0]
     assert [row["Read, solved"] for row in rows] == [0.5, 0.5, 0.5]
     assert rows[0]["Gate"] is None
+    assert "on eight samples, evenly taken from an update's" in table.caption  # as Updater.term_norms does
     assert "| gigpo | first | 2 | 0.2 | - |" in to_markdown(table)
 
 
@@ -153,6 +154,8 @@ def test_no_skills_no_sheet_and_a_damaged_trace_is_named(study: Study, tmp_path:
     runs = results(study, tmp_path / "out")
     traced(runs[0].job.folder, 1, (0, "train-left-0", True, "say left"))
     assert skills.written(runs) == []  # the policy did not write it
+    traced(runs[1].job.folder, 0, (0, "train-left-0", True, "say left"))
+    assert skills.written([replace(runs[1], own_skills=True)]) == []  # updates count from 1
     assert (skills.table(study, []), skills.samples([])) == (None, None)
     trace_file(runs[0].job.folder, 1).write_bytes(b"x")
     with pytest.raises(SeedBenchError, match=r"update-000001\.jsonl\.gz' cannot be read"):

@@ -13,14 +13,14 @@ from seedbench.errors import UsageError
 from seedbench_envs.alfworld.sources import family_of
 
 _PARTS = re.compile(r"[A-Za-z_0-9]+-([A-Za-z]+)-[A-Za-z]+-([A-Za-z]+)-\d+")
-_TAKE = re.compile(r"\b(not |n't |never )?take (?:the )?([a-z]+) \d+\b")
+_TAKE = re.compile(r"(\bnot |\bnever |n['\u2019]t )?\btake (?:the )?([a-z]+) \d+\b")
 """With a number, as the household names its things: "take it" or "take the object" says no kind."""
 
 
 def checked(task: str, advice: str) -> dict[str, bool]:
     """Whether the advice names the task's object, its place and both, takes nothing else, and forbids the object.
 
-    A "do not take" takes nothing. Empty for an id of another shape.
+    A "do not take" takes nothing, and so does a "don't". Empty for an id of another shape.
     """
     try:
         family_of(task)
