@@ -24,4 +24,5 @@ def test_the_report_in_the_documentation_is_what_the_archive_gives(archive: Path
         assert (folder / "study.toml").read_text() == (REPOSITORY / "studies" / f"{study.study.name}.toml").read_text()
     assert (published / "report.md").read_text() == (tmp_path / "report.md").read_text()
     sheets = {path.name for path in published.glob("*.csv")}
-    assert sheets == {path.name for path in tmp_path.glob("*.csv")} and sheets
+    assert sheets
+    assert sheets == {path.name for path in tmp_path.glob("*.csv")}
