@@ -13,8 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 import seedbench
 from seedbench.errors import SeedBenchError, UsageError
-from seedbench.leaderboard.submissions import FOLDER, Told, inside, no_row, parsed, refuse, safe
-from seedbench.runs import write_json
+from seedbench.leaderboard.submissions import FOLDER, Told, inside, no_row, parsed, refuse, safe, settle
 from seedbench.store import file_sha256
 from seedbench.study.archive import SUFFIX, opened_study, study_of
 from seedbench.study.evidence import is_evaluation, verify_study
@@ -90,7 +89,7 @@ def add_study(source: Path, folder: Path, *, page: str = "", told: Told = lambda
             raise SeedBenchError(f"'{source}' is here already, as '{twin}'.")
         if place.exists() or record_of(place).exists():
             raise SeedBenchError(f"'{place}' is here: remove it with its record first, or give the study another name.")
-        _place(archive, place, record)
+        settle(place, record_of(place), record, lambda made: shutil.copyfile(archive, made))
     return place
 
 
@@ -99,22 +98,6 @@ def _copy(source: Path, target: Path) -> None:
         shutil.copyfile(source, target)
     except OSError as error:
         raise UsageError(f"cannot read '{source}': {error.strerror}.") from error
-
-
-def _place(archive: Path, place: Path, record: VerifiedStudy) -> None:
-    try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        with TemporaryDirectory(dir=place.parent, prefix=".") as draft:
-            made = Path(draft) / place.name
-            shutil.copyfile(archive, made)
-            write_json(record_of(place), record.model_dump(by_alias=True, mode="json"))
-            try:
-                made.rename(place)
-            except OSError:
-                record_of(place).unlink()
-                raise
-    except OSError as error:
-        raise SeedBenchError(f"cannot write '{place}': {error.strerror}.") from error
 
 
 def _verified(archive: Path, source: Path, page: str, told: Told) -> VerifiedStudy:

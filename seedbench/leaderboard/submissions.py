@@ -104,22 +104,30 @@ def _copy(bundle: Path, target: Path) -> None:
 
 
 def _place(bundle: Path, place: Path, report: Report) -> None:
-    """Copy a verified bundle and its record into their place, or neither."""
+    """Copy a verified bundle and its record into their place."""
     record = Verified(
         schema="seedbench.verified/1", submission=file_sha256(bundle / SUBMISSION), seedbench=seedbench.__version__,
         episodes=report.episodes, turns=report.turns, notes=report.notes,
     )  # fmt: skip
+    settle(place, record_of(place), record, lambda made: _copy(bundle, made))
+
+
+def settle(place: Path, beside: Path, record: BaseModel, fill: Callable[[Path], object]) -> None:
+    """Put what `fill` makes of the path it is given into its place, and its record beside it, or neither.
+
+    Raises SeedBenchError where the disk refuses.
+    """
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(dir=place.parent, prefix=".") as draft:
-            made = Path(draft) / place.name
-            _copy(bundle, made)
-            write_json(record_of(made), record.model_dump(by_alias=True, mode="json"))
-            record_of(made).rename(record_of(place))
+            made, written = Path(draft) / place.name, Path(draft) / beside.name
+            fill(made)
+            write_json(written, record.model_dump(by_alias=True, mode="json"))
+            written.rename(beside)
             try:
                 made.rename(place)
             except OSError:
-                record_of(place).unlink()
+                beside.unlink()
                 raise
     except OSError as error:
         raise SeedBenchError(f"cannot write '{place}': {error.strerror}.") from error
