@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -24,7 +23,7 @@ from rich.console import Console
 from seedbench.evaluate import Evaluation, evaluate
 from seedbench.panels import Panel, load_panel
 from seedbench.policies import ModelOptions, make_policy
-from seedbench.policies.base import Policy, Request, Response
+from seedbench.policies.base import Policy
 from seedbench.protocol import load_protocol
 from seedbench.runs import read_episodes
 from seedbench.statistics import wilson
@@ -33,38 +32,16 @@ from seedbench.types import Task
 from seedbench.ui.live import make_progress
 from seedbench_trainers.skills.analyzers import make_analyzer
 from seedbench_trainers.skills.annotate import annotate
-from seedbench_trainers.skills.insertion import insert_skill
+from seedbench_trainers.skills.policy import SkilledPolicy
 from seedbench_trainers.skills.static import static_skill
 
 
-class Told(Policy):
-    """A policy behind prompts with a skill for each task. `skills`: hash of the task -> skill."""
+class Told(SkilledPolicy):
+    """A policy behind prompts with a skill for each task. `skills`: hash of the task -> skill; others stay plain."""
 
-    def __init__(self, policy: Policy, skills: Mapping[str, str], name: str) -> None:
-        self.name, self._policy, self._skills = name, policy, skills
-
-    def identity(self) -> dict[str, object]:
-        """The policy's, and what it was told."""
-        return {**self._policy.identity(), "skills_sha256": self.name}
-
-    async def open(self) -> None:
-        """Open the policy."""
-        await self._policy.open()
-
-    async def close(self) -> None:
-        """Close the policy."""
-        await self._policy.close()
-
-    def forget(self, task: Task, repeat: int) -> None:
-        """Pass on that the episode has ended."""
-        self._policy.forget(task, repeat)
-
-    async def act(self, request: Request) -> Response:
-        """As the policy, which reads the skill behind the task line."""
-        if skill := self._skills.get(request.task.sha256):
-            told = insert_skill(request.messages, skill, instruction=request.instruction)
-            request = replace(request, messages=told)
-        return await self._policy.act(request)
+    def skill_of(self, task: Task) -> str | None:
+        """The skill of this very task."""
+        return self._skills.get(task.sha256)
 
 
 def play(options: argparse.Namespace, panel: Panel, policy: Policy, out: Path, temperature: float) -> dict[str, bool]:
@@ -116,7 +93,7 @@ def main() -> None:
     with TemporaryDirectory(prefix="seedbench-") as place:
         folder = Path(place)
         first = play(options, panel, policy, folder / "first", 1.0)
-        skills = {
+        skills: dict[str, dict[str, str]] = {
             "none": {},
             "own": analysed(options, panel, options.checkpoint, folder / "first"),
             "rules (oracle's plan)": analysed(options, panel, "rules", folder / "first"),
@@ -125,7 +102,7 @@ def main() -> None:
         print(f"{'skill':<22}{'all':>26}{'solved at first':>26}{'failed at first':>26}   against none")
         plain: dict[str, bool] = {}
         for number, (name, texts) in enumerate(skills.items()):
-            solved = play(options, panel, Told(policy, texts, name), folder / str(number), 0.0)
+            solved = play(options, panel, Told(policy, texts, "after_task"), folder / str(number), 0.0)
             plain = plain or solved
             print(line(f"{name} ({len(texts)})", solved, first, plain), flush=True)
         print(line("first attempt, T = 1", first, first, plain))

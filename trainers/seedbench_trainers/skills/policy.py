@@ -43,9 +43,15 @@ class SkilledPolicy(Policy):
         """Close the other policy."""
         await self._policy.close()
 
+    def skill_of(self, task: Task) -> str | None:
+        """The skill that a task's prompts get: its family's. None: they stay as they are."""
+        return self._skills[task.family]
+
     async def act(self, request: Request) -> Response:
         """Raises SeedBenchError where a prompt has no place for the skill, and as the other policy."""
-        skill = self._skills[request.task.family]
+        skill = self.skill_of(request.task)
+        if skill is None:
+            return await self._policy.act(request)
         messages = insert_skill(request.messages, skill, self._position, instruction=request.instruction)
         return await self._policy.act(replace(request, messages=messages))
 
